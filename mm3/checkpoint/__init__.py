@@ -1,0 +1,15 @@
+"""Checkpoint files of the acoustic stage: found out, renamed, checked and read one tensor at a time."""
+
+from .checkpoint import COMPONENTS, Checkpoint, Component, open_checkpoint
+from .errors import CheckpointError
+from .fuse import fold_weight_norm, remap_transformer_state
+
+__all__ = [
+    "COMPONENTS",
+    "Checkpoint",
+    "CheckpointError",
+    "Component",
+    "fold_weight_norm",
+    "open_checkpoint",
+    "remap_transformer_state",
+]

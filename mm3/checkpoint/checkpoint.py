@@ -1,0 +1,165 @@
+"""A checkpoint on disk: what it is, which components it holds, and their parameters, strictly checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..config import ConditionEncoderConfig, TransformerConfig, VocoderConfig
+from .errors import CheckpointError
+from .files import StoredTensor, component_files, read_header, read_json
+from .fuse import Recipe, recipes
+from .infer import condition_encoder_config, transformer_config, vocoder_config
+from .layouts import LAYOUTS, detect
+
+COMPONENTS = ("transformer", "condition_encoder", "vocoder")
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Component:
+    """One network in a checkpoint: its parameters by the names of its module."""
+
+    name: str
+    layout: str
+    recipes: dict[str, Recipe]
+    stated: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def config(self) -> TransformerConfig | ConditionEncoderConfig | VocoderConfig:
+        """Sizes, from the tensors.
+
+        Raises:
+            CheckpointError: If a tensor that tells a size is missing or has another rank.
+        """
+        shapes = {name: recipe.shape for name, recipe in self.recipes.items()}
+        try:
+            if self.name == "transformer":
+                return transformer_config(shapes, self.stated)
+            return condition_encoder_config(shapes) if self.name == "condition_encoder" else vocoder_config(shapes)
+        except ValueError as error:
+            raise CheckpointError(f"{self.name} ({self.layout} layout): {error}. Download the file again.") from error
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that most values are stored in."""
+        counts: dict[torch.dtype, int] = {}
+        for recipe in self.recipes.values():
+            for part in recipe.parts:
+                counts[part.dtype] = counts.get(part.dtype, 0) + part.parameters
+        return max(counts, key=counts.__getitem__)
+
+    @property
+    def parameters(self) -> int:
+        return sum(torch.Size(recipe.shape).numel() for recipe in self.recipes.values())
+
+    def check(self, expected: Mapping[str, Tensor]) -> None:
+        """Compare names and shapes with those of the module.
+
+        Raises:
+            CheckpointError: If any is missing, unexpected or misshapen; names the first few.
+        """
+        faults = [f"missing {name}" for name in expected if name not in self.recipes]
+        faults += [f"unexpected {name}" for name in self.recipes if name not in expected]
+        faults += [
+            f"{name} has shape {list(self.recipes[name].shape)}, expected {list(wanted.shape)}"
+            for name, wanted in expected.items()
+            if name in self.recipes and tuple(wanted.shape) != self.recipes[name].shape
+        ]
+        if faults:
+            more = f" and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+            raise CheckpointError(
+                f"the {self.name} does not fit the {self.layout} layout: {'; '.join(faults[:_NAMED])}{more}. "
+                "Download the file again, or choose another."
+            )
+
+    def state(self, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Parameters on the CPU, in the dtypes of `expected`. Holds each once; reads one stored tensor at a time.
+
+        Raises:
+            CheckpointError: As `check`.
+        """
+        self.check(expected)
+        return {name: self.recipes[name].make(wanted.dtype) for name, wanted in expected.items()}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file or folder and the components found in it."""
+
+    path: Path
+    components: dict[str, Component]
+
+    def component(self, name: str) -> Component:
+        """Raises CheckpointError if the component is not in this checkpoint."""
+        if name not in self.components:
+            held = ", ".join(self.components)
+            raise CheckpointError(
+                f"{self.path.name} holds no {name.replace('_', ' ')} (it holds: {held}). "
+                "Choose a file that has it, or the folder of the whole model."
+            )
+        return self.components[name]
+
+
+def open_checkpoint(path: Path | str) -> Checkpoint:
+    """Find out what a file or folder holds; no tensor data is read.
+
+    A folder is the official model (with `transformer/`, `condition_encoder/` and `vocoder/` inside, or some of them)
+    or a single component folder.
+
+    Raises:
+        FileNotFoundError: If there is nothing at this path.
+        CheckpointError: If what is there is not a known layout.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {path}")
+    if path.is_file():
+        return Checkpoint(path, _file_components(path))
+    folders = [path / name for name in COMPONENTS if (path / name).is_dir()] or [path]
+    components: dict[str, Component] = {}
+    for folder in folders:
+        components |= _folder_components(folder)
+    return Checkpoint(path, components)
+
+
+def _file_components(path: Path) -> dict[str, Component]:
+    if path.suffix != ".safetensors":
+        raise CheckpointError(f"{path.name} is not a .safetensors file. Choose a MiniMax Music 3 .safetensors file.")
+    return _split(read_header(path), {}, path.name)
+
+
+def _folder_components(folder: Path) -> dict[str, Component]:
+    stored: dict[str, StoredTensor] = {}
+    for file in component_files(folder):
+        stored |= read_header(file)
+    config = folder / "config.json"
+    return _split(stored, read_json(config) if config.is_file() else {}, folder.name)
+
+
+def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where: str) -> dict[str, Component]:
+    """Rename tensors by the layout that they follow and sort them into components."""
+    found = detect(stored)
+    if found is None:
+        names = ", ".join(list(stored)[:_NAMED]) or "no tensor"
+        known = ", ".join(layout.name for layout in LAYOUTS)
+        raise CheckpointError(
+            f"{where} is not a MiniMax Music 3 acoustic checkpoint: it holds {names}. Looked for the layouts: {known}."
+        )
+    layout, prefix = found
+    renamed = {layout.rename(key.removeprefix(prefix)): tensor for key, tensor in stored.items()}
+    parts: dict[str, dict[str, StoredTensor]] = {name: {} for name in layout.components}
+    for name, tensor in renamed.items():
+        if name is None:
+            continue
+        component, _, rest = name.partition(".")
+        if component in parts:
+            parts[component][rest] = tensor
+        else:
+            parts[layout.components[0]][name] = tensor
+    try:
+        return {name: Component(name, layout.name, recipes(held), stated) for name, held in parts.items()}
+    except ValueError as error:
+        raise CheckpointError(f"{where} ({layout.name} layout): {error}. Download it again.") from error

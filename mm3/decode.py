@@ -1,0 +1,58 @@
+"""Latent to audio in tiles with enough context on each side that the joins are exact and memory stays flat."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .vocoder import MiniMaxMusic3Vocoder
+
+DEFAULT_TILE = 256
+
+
+def decode(
+    vocoder: MiniMaxMusic3Vocoder,
+    latent: Tensor,
+    *,
+    tile: int = DEFAULT_TILE,
+    device: torch.device | str = "cpu",
+    on_tile: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """`(B, 128, T) -> (B, 2, 512 T)`: float32 samples in [-1, 1] on the CPU, loudness untouched.
+
+    Args:
+        vocoder: On `device`.
+        latent: Any device; moved tile by tile and row by row.
+        tile: Latent steps decoded at once, besides their context.
+        on_tile: Called with (tiles done, tiles in all); raising from it ends the decoding.
+
+    Raises:
+        ValueError: If `tile` is not positive.
+    """
+    if tile < 1:
+        raise ValueError(f"a tile has at least 1 latent step, got {tile}")
+    batch, _, length = latent.shape
+    hop, context = vocoder.config.hop, vocoder.config.context
+    audio = torch.empty(batch, 2, length * hop)
+    places = [(row, start) for row in range(batch) for start in range(0, length, tile)]
+    for done, (row, start) in enumerate(places, start=1):
+        end = min(start + tile, length)
+        left = max(0, start - context)
+        piece = latent[row : row + 1, :, left : min(end + context, length)]
+        samples = vocoder(piece.to(device=device, dtype=torch.float32))[0]
+        samples = samples[:, (start - left) * hop : (end - left) * hop]
+        audio[row, :, start * hop : end * hop] = samples.clamp(-1.0, 1.0)
+        if on_tile is not None:
+            on_tile(done, len(places))
+    return audio
+
+
+def decode_bytes(vocoder: MiniMaxMusic3Vocoder, tile: int = DEFAULT_TILE) -> int:
+    """Peak bytes that decoding one tile takes besides the weights, estimated from the widest activations."""
+    config = vocoder.config
+    peak, width, samples = config.width, config.width, 1
+    for stride in config.strides:
+        width, samples = width // 2, samples * stride
+        peak = max(peak, width * samples)
+    # Two stereo streams; at the widest place the block's input, its residual and the two sides of a convolution live.
+    return 2 * 4 * 4 * peak * (tile + 2 * config.context)

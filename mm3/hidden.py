@@ -1,0 +1,55 @@
+"""Hidden frames of the language model in a file, so that a song is rendered again without the language model."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .timing import FRAME_RATE
+
+KEY = "hidden"
+
+
+def save_hidden(path: Path, hidden: Tensor, metadata: Mapping[str, str] | None = None) -> None:
+    """Write `hidden` (B, F, C) in its own dtype, with frame rate and metadata. The file appears whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    stated = {"format": "minimax-music3-hidden", "frame_rate": str(FRAME_RATE), **(metadata or {})}
+    try:
+        save_file({KEY: hidden.contiguous()}, partial, metadata=stated)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load_hidden(path: Path) -> Tensor:
+    """Read `hidden` as (B, F, C): a view of the mapped file, no copy. A file of (F, C) is one song.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is not a safetensors file with floating-point `hidden` of 2 or 3 axes and at least 1 frame.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            hidden = file.get_tensor(KEY) if KEY in names else None
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path.name} is not a complete safetensors file ({error}). Save the conditioning again."
+        ) from error
+    if hidden is None:
+        raise ValueError(
+            f"{path.name} holds {', '.join(names[:4]) or 'no tensor'}, expected a tensor named {KEY!r}. "
+            "Choose a file written by MM3 Save Conditioning."
+        )
+    if hidden.ndim not in (2, 3) or not hidden.numel() or not torch.is_floating_point(hidden):
+        raise ValueError(
+            f"{path.name}: {KEY} is {hidden.dtype} {list(hidden.shape)}, expected floats [F, C] or [B, F, C] "
+            "with at least 1 frame. Choose a file written by MM3 Save Conditioning."
+        )
+    return hidden if hidden.ndim == 3 else hidden[None]

@@ -1,0 +1,112 @@
+"""Modules from checkpoints. Weights are held once; each is read, converted and let go before the next."""
+
+import types
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .attention import AttentionBackend
+from .checkpoint import Checkpoint, CheckpointError, Component, open_checkpoint
+from .condition import MiniMaxMusic3ConditionEncoder
+from .config import ConditionEncoderConfig, TransformerConfig
+from .flow import MiniMaxMusic3FlowMatchingDiT
+from .transformer import MiniMaxMusic3Transformer1DModel
+from .vocoder import MiniMaxMusic3Vocoder
+
+Operations = types.ModuleType | type
+
+
+def load_dit(
+    checkpoint: Checkpoint,
+    *,
+    dtype: torch.dtype = torch.float32,
+    compute_dtype: torch.dtype | None = None,
+    operations: Operations = nn,
+    attention: AttentionBackend | None = None,
+) -> MiniMaxMusic3FlowMatchingDiT:
+    """Condition encoder and transformer of a checkpoint, on the CPU.
+
+    Args:
+        checkpoint: Holds both components.
+        dtype: Dtype of the wide weights in memory.
+        compute_dtype: Dtype of the wide products, or None for `dtype`.
+        operations: Namespace of the layers: torch.nn, or the host's.
+        attention: The host's attention for half precision, or None for SDPA.
+
+    Raises:
+        CheckpointError: If a component is missing or does not fit its layout.
+    """
+    encoder, transformer = (checkpoint.component(name) for name in ("condition_encoder", "transformer"))
+    module = MiniMaxMusic3FlowMatchingDiT(
+        encoder.config,
+        transformer.config,
+        attention=attention,
+        operations=operations,
+        dtype=dtype,
+        compute_dtype=compute_dtype,
+        device="meta",
+    )
+    _match_widths(checkpoint, module)
+    for component in (encoder, transformer):
+        component.check(skeleton(component))  # both, before reading either
+    state = {
+        f"{component.name}.{key}": value
+        for component in (encoder, transformer)
+        for key, value in component.state(skeleton(component, dtype)).items()
+    }
+    module.load_state_dict(state, assign=True)
+    return module.eval()
+
+
+def load_vocoder(checkpoint: Checkpoint, *, operations: Operations = nn) -> MiniMaxMusic3Vocoder:
+    """Vocoder of a checkpoint, float32 on the CPU, weight norm folded.
+
+    Raises:
+        CheckpointError: If the component is missing or does not fit its layout.
+    """
+    component = checkpoint.component("vocoder")
+    module = MiniMaxMusic3Vocoder(component.config, operations=operations, device="meta")
+    module.load_state_dict(component.state(skeleton(component)), assign=True)
+    return module.eval()
+
+
+def skeleton(component: Component, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """The parameters that a component's module has, on the meta device: names, shapes, and dtypes in memory.
+
+    Raises:
+        CheckpointError: If the tensors do not tell the sizes.
+    """
+    config = component.config
+    module: nn.Module
+    if isinstance(config, TransformerConfig):
+        module = MiniMaxMusic3Transformer1DModel(config, dtype=dtype, device="meta")
+    elif isinstance(config, ConditionEncoderConfig):
+        module = MiniMaxMusic3ConditionEncoder(config, device="meta")
+    else:
+        module = MiniMaxMusic3Vocoder(config, device="meta")
+    return dict(module.named_parameters())
+
+
+def _match_widths(checkpoint: Checkpoint, dit: MiniMaxMusic3FlowMatchingDiT) -> None:
+    given = dit.condition_encoder.config.condition_channels
+    wanted = dit.transformer.config.condition_channels
+    if given != wanted:
+        raise CheckpointError(
+            f"{checkpoint.path.name}: the condition encoder gives {given} channels, the transformer expects {wanted}. "
+            "Use both from the same model."
+        )
+
+
+def open_whole(path: Path | str, vocoder: Path | str | None = None) -> tuple[Checkpoint, Checkpoint]:
+    """The checkpoints of the two stages: the vocoder comes from its own path, or from the same one.
+
+    Raises:
+        FileNotFoundError: If a path does not exist.
+        CheckpointError: If a component is missing.
+    """
+    dit = open_checkpoint(path)
+    decoder = dit if vocoder is None else open_checkpoint(vocoder)
+    for name, source in (("transformer", dit), ("condition_encoder", dit), ("vocoder", decoder)):
+        source.component(name)
+    return dit, decoder

@@ -1,0 +1,170 @@
+"""The velocity field: a pre-norm transformer over latent steps, with the flow time as one extra token in front.
+
+The residual stream, norms, rotary tables, time embedding and the thin projections at both ends are float32. The
+four wide matrix products of a block run in `compute_dtype` on weights kept in `dtype`.
+"""
+
+import math
+import types
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+from .attention import AttentionBackend, attend, describe
+from .config import TransformerConfig
+from .rope import rope_tables, rotate
+
+Operations = types.ModuleType | type
+Device = torch.device | str | None
+
+
+class FourierFeatures(nn.Module):
+    """Random Fourier features of the flow time: `(B, in_features) -> (B, out_features)`, cosines first."""
+
+    def __init__(self, in_features: int, out_features: int, *, device: Device = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out_features // 2, in_features, dtype=torch.float32, device=device))
+
+    def forward(self, value: Tensor) -> Tensor:
+        angles = 2.0 * math.pi * value @ self.weight.to(value).T
+        return torch.cat((angles.cos(), angles.sin()), dim=-1)
+
+
+class TimestepEmbedding(nn.Module):
+    """`(B, in_dim) -> (B, dim)`: linear, SiLU, linear."""
+
+    def __init__(self, in_dim: int, dim: int, *, operations: Operations = nn, device: Device = None) -> None:
+        super().__init__()
+        self.linear_1 = operations.Linear(in_dim, dim, dtype=torch.float32, device=device)
+        self.act = nn.SiLU()
+        self.linear_2 = operations.Linear(dim, dim, dtype=torch.float32, device=device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear_2(self.act(self.linear_1(x)))
+
+
+class Attention(nn.Module):
+    """Bidirectional self-attention with partial rotary positions; `backend` works on (B, T, H, D)."""
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        head_dim: int,
+        attention: AttentionBackend | None = None,
+        operations: Operations = nn,
+        dtype: torch.dtype | None = None,
+        device: Device = None,
+    ) -> None:
+        super().__init__()
+        self.num_heads = dim // head_dim
+        self.head_dim = head_dim
+        self.softmax_scale = float(head_dim**-0.5)
+        self.backend = attention
+        self.backend_name = describe(attention)
+        self.to_qkv = operations.Linear(dim, dim * 3, bias=False, dtype=dtype, device=device)
+        self.to_out = operations.Linear(dim, dim, bias=False, dtype=dtype, device=device)
+
+    def forward(self, x: Tensor, rope_cos: Tensor, rope_sin: Tensor) -> Tensor:
+        """`(B, T, C) -> (B, T, C)`, with rotary tables of shape (T, 1, rotary width)."""
+        q, k, v = self.to_qkv(x).unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(2)
+        q, k = rotate(q, rope_cos, rope_sin), rotate(k, rope_cos, rope_sin)
+        return self.to_out(attend(self.backend, q, k, v).flatten(2))
+
+
+class TransformerBlock(nn.Module):
+    """Pre-norm attention, then a pre-norm gated feed-forward, on a float32 residual stream."""
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        head_dim: int,
+        inner_dim: int,
+        attention: AttentionBackend | None = None,
+        operations: Operations = nn,
+        dtype: torch.dtype = torch.float32,
+        compute_dtype: torch.dtype | None = None,
+        device: Device = None,
+    ) -> None:
+        super().__init__()
+        norm = {"dtype": torch.float32, "device": device}
+        wide = {"dtype": dtype, "device": device}
+        self.compute_dtype = compute_dtype or dtype
+        self.norm1 = operations.LayerNorm(dim, **norm)
+        self.attn = Attention(dim, head_dim=head_dim, attention=attention, operations=operations, **wide)
+        self.norm2 = operations.LayerNorm(dim, **norm)
+        self.ff_in = operations.Linear(dim, inner_dim * 2, **wide)
+        self.ff_out = operations.Linear(inner_dim, dim, **wide)
+
+    def forward(self, x: Tensor, rope_cos: Tensor, rope_sin: Tensor) -> Tensor:
+        """`(B, T, C) -> (B, T, C)`, float32."""
+        x = x + self.attn(self.norm1(x).to(self.compute_dtype), rope_cos, rope_sin)
+        value, gate = self.ff_in(self.norm2(x).to(self.compute_dtype)).chunk(2, dim=-1)
+        return x + self.ff_out(value * silu(gate))
+
+
+class MiniMaxMusic3Transformer1DModel(nn.Module):
+    """The velocity field `((B, 128, T), (B,), (B, 2048, T)) -> (B, 128, T)`."""
+
+    def __init__(
+        self,
+        config: TransformerConfig | None = None,
+        *,
+        attention: AttentionBackend | None = None,
+        operations: Operations = nn,
+        dtype: torch.dtype = torch.float32,
+        compute_dtype: torch.dtype | None = None,
+        device: Device = None,
+    ) -> None:
+        super().__init__()
+        self.config = config = config or TransformerConfig()
+        latents, inputs = config.latent_channels, config.input_channels
+        thin = {"dtype": torch.float32, "device": device}
+        self.preprocess_conv = operations.Conv1d(inputs, inputs, 1, bias=False, **thin)
+        self.postprocess_conv = operations.Conv1d(latents, latents, 1, bias=False, **thin)
+        self.proj_in = operations.Linear(inputs, config.width, bias=False, **thin)
+        self.proj_out = operations.Linear(config.width, latents, bias=False, **thin)
+        self.time_proj = FourierFeatures(1, config.fourier_features, device=device)
+        self.time_embed = TimestepEmbedding(config.fourier_features, config.width, operations=operations, device=device)
+        self.transformer_blocks = nn.ModuleList(
+            TransformerBlock(
+                config.width,
+                head_dim=config.head_width,
+                inner_dim=config.ff_width,
+                attention=attention,
+                operations=operations,
+                dtype=dtype,
+                compute_dtype=compute_dtype,
+                device=device,
+            )
+            for _ in range(config.depth)
+        )
+
+    @property
+    def attention_backend_name(self) -> str:
+        """The attention path that the blocks run, for the log."""
+        return self.transformer_blocks[0].attn.backend_name
+
+    def forward(self, x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
+        """Velocity at latent `x` and flow time `t`.
+
+        Args:
+            x: Current latent, (B, 128, T), float32.
+            t: Flow time in [0, 1), (B,), float32: 0 is noise.
+            condition: Aligned condition, (B, 2048, T), float32; zeros for the unconditional branch.
+
+        Returns:
+            The velocity, (B, 128, T), float32.
+        """
+        inputs = torch.cat((x, torch.zeros_like(x), condition), dim=1)
+        inputs = inputs + self.preprocess_conv(inputs)
+        # The time rides as token 0 and is dropped after the blocks: it shifts every rotary position by one.
+        time = self.time_embed(self.time_proj(t[:, None]))
+        h = torch.cat((time[:, None], self.proj_in(inputs.transpose(1, 2))), dim=1)
+        rope_cos, rope_sin = rope_tables(h.shape[1], self.config.rotary_width, h.device)
+        for block in self.transformer_blocks:
+            h = block(h, rope_cos, rope_sin)
+        velocity = self.proj_out(h[:, 1:]).transpose(1, 2)
+        return velocity + self.postprocess_conv(velocity)
