@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from .condition import MiniMaxMusic3ConditionEncoder
+from .config import TransformerConfig
 from .flow import DEFAULT_GUIDANCE, DEFAULT_STEPS, guided, solve
 from .noise import window_noise
+from .timing import FRAME_RATE, aligned_length
 from .transformer import MiniMaxMusic3Transformer1DModel
-from .windows import carried, kept, plan
+from .windows import WINDOW_FRAMES, carried, kept, plan
 
 
 class NonFiniteError(ArithmeticError):
@@ -167,6 +169,14 @@ def solve_window(
     return latent, Carry(latent[..., carried(length)].cpu(), condition[..., carried(length)].cpu())
 
 
+def solve_bytes(config: TransformerConfig, compute_dtype: torch.dtype, *, batched: bool) -> int:
+    """Peak bytes that one forward of a full window takes besides the weights, estimated from the activations."""
+    tokens = (1 + aligned_length(WINDOW_FRAMES)) * (2 if batched else 1)
+    wide = 2 * config.ff_width + 2 * config.ff_width + 4 * config.width
+    stream = 4 * config.width + 3 * config.input_channels
+    return tokens * (wide * compute_dtype.itemsize + stream * torch.float32.itemsize)
+
+
 def _row(carry: Carry | None, row: int) -> Carry | None:
     return None if carry is None else Carry(carry.latent[row : row + 1], carry.condition[row : row + 1])
 
@@ -185,6 +195,6 @@ def _require_finite_frames(frames: Tensor, start: int) -> None:
     if not finite.all():
         frame = start + int((~finite).nonzero()[0])
         raise NonFiniteError(
-            f"frame {frame} ({frame / 25:.2f} s) of the conditioning is not finite. "
+            f"frame {frame} ({frame / FRAME_RATE:.2f} s) of the conditioning is not finite. "
             "Encode the text again; in float16 the language model can overflow, in bf16 it does not."
         )

@@ -65,6 +65,12 @@ def kept(length: int, *, first: bool, last: bool) -> slice:
     return slice(0 if first else CUT, length if last else length - (OVERLAP - CUT))
 
 
+def windows_in(length: int) -> int:
+    """How many windows a joined song of `length` latent steps is made of."""
+    window, hop = aligned_length(WINDOW_FRAMES), aligned_length(WINDOW_FRAMES) - OVERLAP
+    return 1 + max(0, -(-(length - window) // hop))
+
+
 def joined_length(frames: int) -> int:
     """Latent steps of the whole song. Slightly more than `aligned_length(frames)` when windows are joined."""
     slices = (window.kept for window in plan(frames))

@@ -1,6 +1,6 @@
 """Checkpoint files of the acoustic stage: found out, renamed, checked and read one tensor at a time."""
 
-from .checkpoint import COMPONENTS, Checkpoint, Component, open_checkpoint
+from .checkpoint import COMPONENTS, Checkpoint, Component, open_checkpoint, peek
 from .errors import CheckpointError
 from .fuse import fold_weight_norm, remap_transformer_state
 
@@ -11,5 +11,6 @@ __all__ = [
     "Component",
     "fold_weight_norm",
     "open_checkpoint",
+    "peek",
     "remap_transformer_state",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -163,3 +164,18 @@ def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where:
         return {name: Component(name, layout.name, recipes(held), stated) for name, held in parts.items()}
     except ValueError as error:
         raise CheckpointError(f"{where} ({layout.name} layout): {error}. Download it again.") from error
+
+
+def peek(path: Path) -> frozenset[str]:
+    """Components that a file or folder holds by its headers; none if it cannot be loaded. Cached by size and time."""
+    files = [path] if path.is_file() else [*path.glob("*.safetensors*"), *path.glob("*/*.safetensors*")]
+    stamp = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files))
+    return _peek(path, stamp)
+
+
+@lru_cache(maxsize=4096)
+def _peek(path: Path, stamp: tuple[tuple[str, int, int], ...]) -> frozenset[str]:
+    try:
+        return frozenset(open_checkpoint(path).components) if stamp else frozenset()
+    except (CheckpointError, OSError):
+        return frozenset()

@@ -1,0 +1,12 @@
+"""MM3: the acoustic stage of MiniMax Music 3 as ComfyUI nodes. Nothing of ComfyUI is imported until it asks."""
+
+WEB_DIRECTORY = "./web"
+
+__all__ = ["WEB_DIRECTORY", "comfy_entrypoint"]
+
+
+async def comfy_entrypoint():  # noqa: ANN201 - ComfyUI's type is not importable outside it
+    """Called by ComfyUI for the nodes of this pack."""
+    from .nodes import MM3Extension
+
+    return MM3Extension()

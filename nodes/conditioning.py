@@ -1,0 +1,191 @@
+"""MM3 Condition Encoder, MM3 Save Conditioning, MM3 Load Conditioning, MM3 Aligned Mel Length."""
+
+import torch
+from comfy_api.latest import io
+from torch import Tensor
+
+from ..mm3 import encode_song
+from ..mm3.hidden import load_hidden, save_hidden
+from ..mm3.timing import MAX_FRAMES, aligned_length, frame_seconds, latent_seconds
+from ..mm3.windows import joined_length, plan
+from . import host, types
+
+_FROM_TEXT = "Connect MiniMax Music3 Text Encode or MM3 Load Conditioning."
+
+
+def frames_of(conditioning: types.Conditioning) -> tuple[Tensor, Tensor | None]:
+    """Hidden frames (B, F, C) of a CONDITIONING, and the scale of the encoded condition, (B, 1, 1) or None.
+
+    Raises:
+        ValueError: If it holds no frames, or more than the model takes.
+    """
+    if not conditioning:
+        raise ValueError(f"the conditioning is empty. {_FROM_TEXT}")
+    if len(conditioning) > 1:
+        host.log.warning("MM3 uses the first of the %d entries of this conditioning.", len(conditioning))
+    hidden, extra = conditioning[0]
+    if hidden.ndim != 3 or not 1 <= hidden.shape[1] <= MAX_FRAMES:
+        raise ValueError(
+            f"the conditioning is {list(hidden.shape)}, expected [songs, frames, channels] with 1 to {MAX_FRAMES} "
+            f"frames (25 per second). {_FROM_TEXT}"
+        )
+    scale = extra.get("conditioning_scale")
+    return hidden, scale if isinstance(scale, Tensor) else None
+
+
+class ConditionEncoder(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MM3ConditionEncoder",
+            display_name="MM3 Condition Encoder",
+            category="MM3",
+            description="Encodes the language model's frames (25 per second) onto the latent grid (86.13 steps per "
+            "second), window by window of 200 frames as the reference does.",
+            search_aliases=["minimax music 3 condition"],
+            inputs=[
+                types.Model.Input("model", tooltip="From MM3 Load Checkpoint."),
+                io.Conditioning.Input(
+                    "conditioning",
+                    tooltip="From MiniMax Music3 Text Encode or MM3 Load Conditioning: 1 to 9000 frames (360 s).",
+                ),
+            ],
+            outputs=[
+                types.Condition.Output(display_name="condition", tooltip="Encoded windows, for MM3 DiT Euler Sampler.")
+            ],
+            hidden=[io.Hidden.unique_id],
+        )
+
+    @classmethod
+    def execute(cls, model: host.Managed, conditioning: types.Conditioning) -> io.NodeOutput:
+        hidden, scale = frames_of(conditioning)
+        width = model.module.condition_encoder.config.input_width
+        if hidden.shape[-1] != width:
+            raise ValueError(
+                f"the conditioning is {hidden.shape[-1]} wide, this model expects {width}"
+                f"{_guess(hidden.shape[-1])}. {_FROM_TEXT}"
+            )
+        encoder = model.load().condition_encoder
+        report = host.progress(cls.hidden.unique_id, lambda done, total: f"window {done} of {total}")
+        return io.NodeOutput(encode_song(encoder, hidden, scale=scale, device=model.device, on_window=report))
+
+
+def _guess(width: int) -> str:
+    known = {768: "Stable Diffusion 1", 1024: "Stable Diffusion 2", 2048: "SDXL", 4096: "T5 or another text encoder"}
+    return f" (that looks like {known[width]})" if width in known else ""
+
+
+class SaveConditioning(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MM3SaveConditioning",
+            display_name="MM3 Save Conditioning",
+            category="MM3",
+            description="Saves the language model's frames, so that the song can be rendered again without loading "
+            "the language model. About 1.6 MB per second, 560 MB for six minutes.",
+            search_aliases=["save minimax music 3 conditioning"],
+            inputs=[
+                io.Conditioning.Input("conditioning", tooltip="From MiniMax Music3 Text Encode."),
+                io.String.Input(
+                    "filename_prefix",
+                    default="mm3/conditioning",
+                    tooltip="Name under the output folder; a slash makes a subfolder, a counter is added.",
+                ),
+            ],
+            outputs=[],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def execute(cls, conditioning: types.Conditioning, filename_prefix: str) -> io.NodeOutput:
+        hidden, _ = frames_of(conditioning)
+        path = host.save_path(filename_prefix, ".safetensors")
+        save_hidden(path, hidden)
+        return io.NodeOutput(
+            ui={"text": [f"{path.name}: {hidden.shape[1]} frames, {frame_seconds(hidden.shape[1]):.2f} s"]}
+        )
+
+
+class LoadConditioning(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MM3LoadConditioning",
+            display_name="MM3 Load Conditioning",
+            category="MM3",
+            description="Loads frames saved by MM3 Save Conditioning. Takes the place of the language model.",
+            search_aliases=["load minimax music 3 conditioning"],
+            inputs=[
+                io.Combo.Input(
+                    "file",
+                    options=host.saved_choices(".safetensors"),
+                    tooltip="Safetensors file in the input or output folder, newest first. Press R after adding one.",
+                ),
+            ],
+            outputs=[
+                io.Conditioning.Output(tooltip="As MiniMax Music3 Text Encode gives it."),
+                io.Float.Output(display_name="seconds", tooltip="Length of the song in seconds (25 frames each)."),
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, file: str) -> bool | str:
+        try:
+            host.saved_path(file)
+        except (ValueError, OSError) as error:
+            return str(error)
+        return True
+
+    @classmethod
+    def fingerprint_inputs(cls, file: str) -> str:
+        stat = host.saved_path(file).stat()
+        return f"{stat.st_size} {stat.st_mtime_ns}"
+
+    @classmethod
+    def execute(cls, file: str) -> io.NodeOutput:
+        hidden = load_hidden(host.saved_path(file))
+        scale = torch.ones((hidden.shape[0], 1, 1), dtype=hidden.dtype)
+        extra = {"pooled_output": None, "conditioning_scale": scale}
+        return io.NodeOutput([[hidden, extra]], frame_seconds(hidden.shape[1]))
+
+
+class AlignedMelLength(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MM3AlignedMelLength",
+            display_name="MM3 Aligned Mel Length",
+            category="MM3",
+            description="How long a song of so many frames is: in latent steps, seconds and windows.",
+            search_aliases=["minimax music 3 length", "latent length"],
+            inputs=[
+                io.Int.Input(
+                    "frames",
+                    default=1500,
+                    min=1,
+                    max=MAX_FRAMES,
+                    tooltip="Frames of the language model, 25 per second. Not used when a conditioning is connected.",
+                ),
+                io.Conditioning.Input("conditioning", optional=True, tooltip="Count the frames of this instead."),
+            ],
+            outputs=[
+                io.Int.Output(
+                    display_name="aligned_length",
+                    tooltip="Latent steps of these frames encoded as one window: frames * 441 / 128, truncated.",
+                ),
+                io.Int.Output(
+                    display_name="song_length",
+                    tooltip="Latent steps of the whole song after its windows are joined: the length of the LATENT.",
+                ),
+                io.Float.Output(display_name="seconds", tooltip="Length of the audio in seconds."),
+                io.Int.Output(display_name="windows", tooltip="Windows that the sampler solves."),
+            ],
+        )
+
+    @classmethod
+    def execute(cls, frames: int, conditioning: types.Conditioning | None = None) -> io.NodeOutput:
+        if conditioning is not None:
+            frames = frames_of(conditioning)[0].shape[1]
+        joined = joined_length(frames)
+        return io.NodeOutput(aligned_length(frames), joined, latent_seconds(joined), len(plan(frames)))

@@ -1,0 +1,222 @@
+"""The only file that knows ComfyUI: its devices, dtypes, layers, attention, memory, progress and folders."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import comfy.ldm.modules.attention
+import comfy.model_management
+import comfy.model_patcher
+import comfy.ops
+import comfy.utils
+import folder_paths
+import torch
+from server import PromptServer
+from torch import Tensor, nn
+
+from ..mm3.attention import AttentionBackend
+from ..mm3.checkpoint import CheckpointError, peek
+
+log = logging.getLogger("mm3")
+
+ModuleType = TypeVar("ModuleType", bound=nn.Module)
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Managed(Generic[ModuleType]):
+    """A module under ComfyUI's memory management. Holding this keeps it alive."""
+
+    patcher: comfy.model_patcher.ModelPatcher
+    name: str
+
+    @property
+    def module(self) -> ModuleType:
+        return self.patcher.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module computes and its inputs belong."""
+        return self.patcher.load_device
+
+    def load(self, working_bytes: int = 0) -> ModuleType:
+        """Bring the module in, wholly or partly, with room left for `working_bytes` beside the weights."""
+        comfy.model_management.load_models_gpu([self.patcher], memory_required=working_bytes)
+        return self.patcher.model
+
+
+def manage(module: ModuleType, name: str, device: torch.device, offload_device: torch.device) -> Managed[ModuleType]:
+    """Put a module with loaded weights under ComfyUI's memory management."""
+    comfy.model_management.archive_model_dtypes(module)
+    patcher = comfy.model_patcher.CoreModelPatcher(module, load_device=device, offload_device=offload_device)
+    return Managed(patcher, name)
+
+
+def model_devices() -> tuple[torch.device, torch.device]:
+    """Devices on which the transformer computes and waits."""
+    return comfy.model_management.get_torch_device(), comfy.model_management.unet_offload_device()
+
+
+def vocoder_devices() -> tuple[torch.device, torch.device]:
+    """Devices on which the vocoder computes and waits."""
+    return comfy.model_management.vae_device(), comfy.model_management.vae_offload_device()
+
+
+def intermediate_device() -> torch.device:
+    """Where tensors on links belong."""
+    return comfy.model_management.intermediate_device()
+
+
+def weight_dtype(choice: str, stored: torch.dtype, parameters: int) -> torch.dtype:
+    """Dtype of the wide weights in memory: as chosen, or the file's own where the device and ComfyUI's flags allow."""
+    if choice != "auto":
+        return DTYPES[choice]
+    device = comfy.model_management.get_torch_device()
+    return comfy.model_management.unet_dtype(device, parameters, supported_dtypes=[stored], weight_dtype=stored)
+
+
+def compute_dtype(weights: torch.dtype, parameters: int) -> torch.dtype:
+    """Dtype of the wide products: the weights' own where the device is trusted with it, else the nearest that is.
+
+    Float16 is not used on AMD, where this model has been seen to overflow.
+    """
+    device = comfy.model_management.get_torch_device()
+    if weights == torch.float32:
+        return weights
+    trusted = {
+        torch.float16: not comfy.model_management.is_amd()
+        and comfy.model_management.should_use_fp16(device, parameters),
+        torch.bfloat16: comfy.model_management.should_use_bf16(device, parameters),
+    }
+    preferred = sorted(trusted, key=lambda dtype: dtype != weights)
+    return next((dtype for dtype in preferred if trusted[dtype]), torch.float32)
+
+
+def operations(weights: torch.dtype, compute: torch.dtype) -> type:
+    """ComfyUI's layers, which can be loaded in part and cast at use."""
+    return comfy.ops.pick_operations(weights, compute)
+
+
+def attention() -> AttentionBackend:
+    """The attention that the user selected for ComfyUI, kept from quantising."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        heads = q.shape[2]
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        selected = comfy.ldm.modules.attention.optimized_attention
+        out = selected(q, k, v, heads, skip_reshape=True, low_precision_attention=False)
+        return out.unflatten(-1, (heads, -1))
+
+    return AttentionBackend(comfy.ldm.modules.attention.optimized_attention.__name__, attend)
+
+
+def has_room(device: torch.device, working_bytes: int) -> bool:
+    """Whether `working_bytes` are free on a device, with the weights already there."""
+    return comfy.model_management.get_free_memory(device) > working_bytes
+
+
+def progress(node_id: str | None, describe: Callable[[int, int], str]) -> Callable[[int, int], None]:
+    """A callback for (done, total) that moves the node's bar, shows `describe(done, total)`, and heeds a cancel."""
+    bar: comfy.utils.ProgressBar | None = None
+    shown = ""
+
+    def update(done: int, total: int) -> None:
+        nonlocal bar, shown
+        comfy.model_management.throw_exception_if_processing_interrupted()
+        bar = bar or comfy.utils.ProgressBar(total, node_id=node_id)
+        bar.update_absolute(done, total)
+        text = describe(done, total)
+        if text != shown and node_id is not None and PromptServer.instance is not None:
+            PromptServer.instance.send_progress_text(text, node_id)
+            shown = text
+
+    return update
+
+
+def checkpoint_choices(folder: str, components: frozenset[str]) -> list[str]:
+    """Files of a model folder, and component folders under `diffusers`, that hold all of `components`.
+
+    Folders end in a slash.
+    """
+    files = [
+        name
+        for name in folder_paths.get_filename_list(folder)
+        if (path := folder_paths.get_full_path(folder, name)) and components <= peek(Path(path))
+    ]
+    return files + [f"{name}/" for name, path in _component_folders() if components <= peek(path)]
+
+
+def checkpoint_path(folder: str, choice: str) -> Path:
+    """The path behind a choice; a choice is never trusted to be one that was offered.
+
+    Raises:
+        CheckpointError: If nothing that this names is installed.
+    """
+    if choice.endswith("/"):
+        path = dict(_component_folders()).get(choice.removesuffix("/"))
+    else:
+        found = folder_paths.get_full_path(folder, choice)
+        path = Path(found) if found else None
+    if path is None:
+        raise CheckpointError(
+            f"{choice!r} is not installed. Put files into models/{folder}, folders into models/diffusers, "
+            "press R to refresh, and choose again."
+        )
+    return path
+
+
+def _component_folders() -> Iterator[tuple[str, Path]]:
+    """(name, path) of the folders one and two levels below the `diffusers` model folders."""
+    for root in map(Path, folder_paths.get_folder_paths("diffusers")):
+        for path in sorted([*root.glob("*/"), *root.glob("*/*/")]):
+            if path.is_dir():
+                yield path.relative_to(root).as_posix(), path
+
+
+def save_path(prefix: str, suffix: str) -> Path:
+    """A new file under the output folder by the habits of the Save nodes: prefix, counter, subfolders.
+
+    Raises:
+        ValueError: If the prefix leads out of the output folder.
+    """
+    output = folder_paths.get_output_directory()
+    target = os.path.join(output, os.path.dirname(os.path.normpath(prefix)))
+    if not folder_paths.is_within_directory(output, target):
+        raise ValueError(f"filename_prefix {prefix!r} leads out of the output folder. Use a name, or subfolder/name.")
+    folder, name, counter, _, _ = folder_paths.get_save_image_path(prefix, output)
+    return Path(folder) / f"{name}_{counter:05}_{suffix}"
+
+
+_SOURCES = {"[output]": folder_paths.get_output_directory, "[input]": folder_paths.get_input_directory}
+
+
+def saved_choices(suffix: str) -> list[str]:
+    """Files with this suffix in the input and output folders, newest first, marked with their folder."""
+    found = []
+    for mark, directory in _SOURCES.items():
+        root = Path(directory())
+        found += [
+            (file.stat().st_mtime, f"{file.relative_to(root).as_posix()} {mark}") for file in root.rglob(f"*{suffix}")
+        ]
+    return [choice for _, choice in sorted(found, reverse=True)]
+
+
+def saved_path(choice: str) -> Path:
+    """The file behind a choice.
+
+    Raises:
+        ValueError: If it leads out of the input and output folders.
+        FileNotFoundError: If it is not there.
+    """
+    name, mark, _ = choice.rpartition(" [")
+    directory = _SOURCES.get(f"[{choice[len(name) + 2 :]}", folder_paths.get_input_directory)()
+    path = Path(directory) / (name if mark else choice)
+    if not folder_paths.is_within_directory(directory, str(path)):
+        raise ValueError(f"{choice!r} leads out of the input and output folders. Choose a file from the list.")
+    if not path.is_file():
+        raise FileNotFoundError(f"{choice!r} is not there any more. Press R to refresh, and choose again.")
+    return path

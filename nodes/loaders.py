@@ -1,0 +1,88 @@
+"""MM3 Load Checkpoint."""
+
+from comfy_api.latest import io
+
+from ..mm3.checkpoint import CheckpointError, open_checkpoint
+from ..mm3.load import load_dit, load_vocoder
+from . import host, types
+
+_DIT = frozenset({"transformer", "condition_encoder"})
+_VOCODER = frozenset({"vocoder"})
+
+
+class LoadCheckpoint(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="MM3LoadCheckpoint",
+            display_name="MM3 Load Checkpoint",
+            category="MM3",
+            description="Loads the acoustic stage of MiniMax Music 3: the model that turns conditioning into a latent, "
+            "and the vocoder that turns the latent into 44.1 kHz stereo audio.",
+            search_aliases=["minimax music 3 loader", "mm3 model"],
+            inputs=[
+                io.Combo.Input(
+                    "checkpoint",
+                    options=host.checkpoint_choices("diffusion_models", _DIT),
+                    tooltip="DiT file in models/diffusion_models (minimax_music3_dit_*.safetensors), or a whole model "
+                    "folder in models/diffusers (ends in a slash). Only files that hold this model are listed; press R "
+                    "after adding one.",
+                ),
+                io.Combo.Input(
+                    "vocoder",
+                    options=host.checkpoint_choices("vae", _VOCODER),
+                    tooltip="Vocoder file in models/vae (minimax_music3_dav.safetensors), or a model folder in "
+                    "models/diffusers. Always computed in float32.",
+                ),
+                io.Combo.Input(
+                    "weight_dtype",
+                    options=["auto", *host.DTYPES],
+                    default="auto",
+                    tooltip="Dtype of the wide weights in memory: fp32 about 9.8 GB, bf16 and fp16 about 5 GB. auto "
+                    "takes the file's own where the device allows, and fp32 on a CPU. Float16 is computed only where "
+                    "it is trusted. Latents stay float32 in any case.",
+                ),
+            ],
+            outputs=[
+                types.Model.Output(display_name="model", tooltip="Condition encoder and transformer."),
+                types.Vocoder.Output(display_name="vocoder", tooltip="Decoder of latents to audio."),
+            ],
+        )
+
+    @classmethod
+    def validate_inputs(cls, checkpoint: str, vocoder: str) -> bool | str:
+        try:
+            host.checkpoint_path("diffusion_models", checkpoint)
+            host.checkpoint_path("vae", vocoder)
+        except CheckpointError as error:
+            return str(error)
+        return True
+
+    @classmethod
+    def execute(cls, checkpoint: str, vocoder: str, weight_dtype: str) -> io.NodeOutput:
+        dit_file = open_checkpoint(host.checkpoint_path("diffusion_models", checkpoint))
+        vocoder_file = open_checkpoint(host.checkpoint_path("vae", vocoder))
+        transformer = dit_file.component("transformer")
+        vocoder_file.component("vocoder")
+
+        dtype = host.weight_dtype(weight_dtype, transformer.dtype, transformer.parameters)
+        compute = host.compute_dtype(dtype, transformer.parameters)
+        dit = load_dit(
+            dit_file,
+            dtype=dtype,
+            compute_dtype=compute,
+            operations=host.operations(dtype, compute),
+            attention=host.attention(),
+        )
+        decoder = load_vocoder(vocoder_file, operations=host.operations(*[host.DTYPES["fp32"]] * 2))
+        host.log.info(
+            "MM3 %s: weights %s, computed in %s, attention %s",
+            checkpoint,
+            dtype,
+            compute,
+            dit.transformer.attention_backend_name,
+        )
+        return io.NodeOutput(
+            host.manage(dit, checkpoint, *host.model_devices()),
+            host.manage(decoder, vocoder, *host.vocoder_devices()),
+        )

@@ -1,0 +1,75 @@
+"""The pack as ComfyUI sees it: nodes, sockets, tooltips, model lists, loading in part."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from comfy import PACK, comfy_python
+
+from mm3.demo import write_demo_checkpoint
+
+NODES = {
+    "MM3LoadCheckpoint": ("MM3 Load Checkpoint", ["MM3_MODEL", "MM3_VOCODER"]),
+    "MM3ConditionEncoder": ("MM3 Condition Encoder", ["MM3_CONDITION"]),
+    "MM3SaveConditioning": ("MM3 Save Conditioning", []),
+    "MM3LoadConditioning": ("MM3 Load Conditioning", ["CONDITIONING", "FLOAT"]),
+    "MM3AlignedMelLength": ("MM3 Aligned Mel Length", ["INT", "INT", "FLOAT", "INT"]),
+    "MM3DiTEulerSampler": ("MM3 DiT Euler Sampler", ["LATENT"]),
+    "MM3DACDecode": ("MM3 DAC Decode", ["AUDIO"]),
+}
+
+
+@pytest.mark.parametrize("node_id", NODES)
+def test_node_is_there_and_explains_every_socket(comfy, node_id):
+    info = comfy.object_info(node_id)
+    assert (info["display_name"], info["output"]) == NODES[node_id]
+    assert info["category"] == "MM3" and info["description"]
+    assert all(info["output_tooltips"]) and len(info["output_tooltips"]) == len(info["output"])
+    for group in ("required", "optional"):
+        for name, (_, options) in info["input"].get(group, {}).items():
+            assert options.get("tooltip"), name
+
+
+def test_pack_imports_without_a_complaint(comfy):
+    log = comfy.log.read_text()
+    assert "IMPORT FAILED" not in log and "custom_nodes/mm3" in log
+
+
+def test_only_what_holds_this_model_is_listed_and_a_new_one_appears(comfy):
+    other = comfy.base / "models/diffusion_models/other.safetensors"
+    shutil.copy(comfy.base / "models/diffusers/tiny/vocoder/diffusion_pytorch_model.safetensors", other)
+    (comfy.base / "models/diffusion_models/empty.safetensors").touch()
+    assert options(comfy) == (["tiny/"], ["tiny/", "tiny/vocoder/"])
+    write_demo_checkpoint(comfy.base / "models/diffusers/new/model")
+    try:
+        assert "new/model/" in options(comfy)[0]
+    finally:
+        shutil.rmtree(comfy.base / "models/diffusers/new")
+    assert options(comfy) == (["tiny/"], ["tiny/", "tiny/vocoder/"])
+
+
+def options(comfy):
+    inputs = comfy.object_info("MM3LoadCheckpoint")["input"]["required"]
+    return inputs["checkpoint"][1]["options"], inputs["vocoder"][1]["options"]
+
+
+def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
+    script = PACK / "tests/host/inside/partial_loading.py"
+    done = subprocess.run(
+        [comfy_python(comfy_checkout), str(script), str(base), str(PACK)],
+        cwd=comfy_checkout,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
+    assert lines, done.stderr[-3000:]
+    report = json.loads(lines[0].removeprefix("REPORT "))
+    assert report["loaded"] and report["plain_layers"] == []
+    assert report["whole_offloaded"] == 0
+    assert 0 < report["partial_offloaded"] < report["novram_offloaded"]
+    for kind in ("partial", "novram", "lazy"):
+        assert report[f"{kind}_difference"] <= 2e-5, kind
