@@ -1,11 +1,16 @@
 """MM3: the acoustic stage of MiniMax Music 3 as ComfyUI nodes. Nothing of ComfyUI is imported until it asks."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from comfy_api.latest import ComfyExtension
+
 WEB_DIRECTORY = "./web"
 
 __all__ = ["WEB_DIRECTORY", "comfy_entrypoint"]
 
 
-async def comfy_entrypoint():  # noqa: ANN201 - ComfyUI's type is not importable outside it
+async def comfy_entrypoint() -> "ComfyExtension":
     """Called by ComfyUI for the nodes of this pack."""
     from .nodes import MM3Extension
 

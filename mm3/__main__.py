@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,7 +107,7 @@ class _Bar:
         self._bar.update(done - self._bar.n)
 
 
-def _soundfile():  # noqa: ANN202 - a module
+def _soundfile() -> types.ModuleType:
     try:
         import soundfile
         import tqdm  # noqa: F401

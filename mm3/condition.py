@@ -1,12 +1,11 @@
 """Condition encoder: the language model's hidden frames onto the latent grid."""
 
-import types
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from .config import ConditionEncoderConfig
+from .operations import Device, Operations
 from .timing import aligned_length
 
 
@@ -20,16 +19,15 @@ class MiniMaxMusic3ConditionEncoder(nn.Module):
         self,
         config: ConditionEncoderConfig | None = None,
         *,
-        operations: types.ModuleType | type = nn,
-        device: torch.device | str | None = None,
+        operations: Operations = nn,
+        device: Device = None,
     ) -> None:
         super().__init__()
         self.config = config = config or ConditionEncoderConfig()
-        options = {"dtype": torch.float32, "device": device}
-        self.layer_weight_logits = nn.Parameter(torch.empty(config.layers, **options))
-        self.layer_scale = nn.Parameter(torch.empty(1, **options))
+        self.layer_weight_logits = nn.Parameter(torch.empty(config.layers, dtype=torch.float32, device=device))
+        self.layer_scale = nn.Parameter(torch.empty(1, dtype=torch.float32, device=device))
         self.proj = operations.Conv1d(
-            config.hidden_width, config.condition_channels, kernel_size=3, padding=1, **options
+            config.hidden_width, config.condition_channels, 3, padding=1, dtype=torch.float32, device=device
         )
 
     def aligned_mel_length(self, frames: int) -> int:

@@ -54,5 +54,6 @@ def decode_bytes(vocoder: MiniMaxMusic3Vocoder, tile: int = DEFAULT_TILE) -> int
     for stride in config.strides:
         width, samples = width // 2, samples * stride
         peak = max(peak, width * samples)
-    # Two stereo streams; at the widest place the block's input, its residual and the two sides of a convolution live.
-    return 2 * 4 * 4 * peak * (tile + 2 * config.context)
+    # Two stereo streams; about six float32 activations of the widest place live at once (measured: five, and the
+    # convolution's workspace).
+    return 2 * 4 * 6 * peak * (tile + 2 * config.context)

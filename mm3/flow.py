@@ -1,6 +1,5 @@
 """The flow from noise to latent: time grid, guidance and a fixed-step Euler solve on a velocity function."""
 
-import types
 from collections.abc import Callable
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from .attention import AttentionBackend
 from .condition import MiniMaxMusic3ConditionEncoder
 from .config import ConditionEncoderConfig, TransformerConfig
+from .operations import Device, Operations
 from .transformer import MiniMaxMusic3Transformer1DModel
 
 DEFAULT_STEPS = 30
@@ -77,7 +77,8 @@ def solve(
         ValueError: If `steps` is not positive.
     """
     x = noise.float()
-    left = 0 if prompt is None else prompt.shape[-1]
+    prompt = noise[..., :0] if prompt is None else prompt
+    left = prompt.shape[-1]
     for index, t in enumerate(time_grid(steps)):
         if left:
             pinned = (1.0 - (1.0 - _SIGMA_FLOOR) * t) * noise[..., :left] + t * prompt
@@ -97,10 +98,10 @@ class MiniMaxMusic3FlowMatchingDiT(nn.Module):
         transformer_config: TransformerConfig | None = None,
         *,
         attention: AttentionBackend | None = None,
-        operations: types.ModuleType | type = nn,
+        operations: Operations = nn,
         dtype: torch.dtype = torch.float32,
         compute_dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        device: Device = None,
     ) -> None:
         super().__init__()
         self.condition_encoder = MiniMaxMusic3ConditionEncoder(condition_config, operations=operations, device=device)

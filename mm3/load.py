@@ -1,6 +1,5 @@
 """Modules from checkpoints. Weights are held once; each is read, converted and let go before the next."""
 
-import types
 from pathlib import Path
 
 import torch
@@ -9,12 +8,10 @@ from torch import Tensor, nn
 from .attention import AttentionBackend
 from .checkpoint import Checkpoint, CheckpointError, Component, open_checkpoint
 from .condition import MiniMaxMusic3ConditionEncoder
-from .config import ConditionEncoderConfig, TransformerConfig
 from .flow import MiniMaxMusic3FlowMatchingDiT
+from .operations import Operations
 from .transformer import MiniMaxMusic3Transformer1DModel
 from .vocoder import MiniMaxMusic3Vocoder
-
-Operations = types.ModuleType | type
 
 
 def load_dit(
@@ -39,8 +36,8 @@ def load_dit(
     """
     encoder, transformer = (checkpoint.component(name) for name in ("condition_encoder", "transformer"))
     module = MiniMaxMusic3FlowMatchingDiT(
-        encoder.config,
-        transformer.config,
+        encoder.condition_encoder_config(),
+        transformer.transformer_config(),
         attention=attention,
         operations=operations,
         dtype=dtype,
@@ -66,7 +63,7 @@ def load_vocoder(checkpoint: Checkpoint, *, operations: Operations = nn) -> Mini
         CheckpointError: If the component is missing or does not fit its layout.
     """
     component = checkpoint.component("vocoder")
-    module = MiniMaxMusic3Vocoder(component.config, operations=operations, device="meta")
+    module = MiniMaxMusic3Vocoder(component.vocoder_config(), operations=operations, device="meta")
     module.load_state_dict(component.state(skeleton(component)), assign=True)
     return module.eval()
 
@@ -77,14 +74,13 @@ def skeleton(component: Component, dtype: torch.dtype = torch.float32) -> dict[s
     Raises:
         CheckpointError: If the tensors do not tell the sizes.
     """
-    config = component.config
     module: nn.Module
-    if isinstance(config, TransformerConfig):
-        module = MiniMaxMusic3Transformer1DModel(config, dtype=dtype, device="meta")
-    elif isinstance(config, ConditionEncoderConfig):
-        module = MiniMaxMusic3ConditionEncoder(config, device="meta")
+    if component.name == "transformer":
+        module = MiniMaxMusic3Transformer1DModel(component.transformer_config(), dtype=dtype, device="meta")
+    elif component.name == "condition_encoder":
+        module = MiniMaxMusic3ConditionEncoder(component.condition_encoder_config(), device="meta")
     else:
-        module = MiniMaxMusic3Vocoder(config, device="meta")
+        module = MiniMaxMusic3Vocoder(component.vocoder_config(), device="meta")
     return dict(module.named_parameters())
 
 

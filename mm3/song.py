@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -113,7 +114,7 @@ def solve_song(
 
     for row in range(condition.batch):
         parts: list[Tensor] = []
-        row_carry = _row(carry, row)
+        row_carry = None if carry is None else Carry(carry.latent[row : row + 1], carry.condition[row : row + 1])
         for index, window in enumerate(condition.windows):
 
             def check(step: int, latent: Tensor, index: int = index) -> None:
@@ -139,9 +140,8 @@ def solve_song(
             last = index == len(condition.windows) - 1
             parts.append(latent[..., kept(latent.shape[-1], first=index == 0, last=last)].cpu())
         rows.append(torch.cat(parts, dim=-1))
-        carries.append(row_carry)
-    joined = Carry(torch.cat([c.latent for c in carries]), torch.cat([c.condition for c in carries]))
-    return torch.cat(rows), joined
+        carries.append(cast(Carry, row_carry))
+    return torch.cat(rows), Carry(torch.cat([c.latent for c in carries]), torch.cat([c.condition for c in carries]))
 
 
 def solve_window(
@@ -177,13 +177,8 @@ def solve_bytes(config: TransformerConfig, compute_dtype: torch.dtype, *, batche
     return tokens * (wide * compute_dtype.itemsize + stream * torch.float32.itemsize)
 
 
-def _row(carry: Carry | None, row: int) -> Carry | None:
-    return None if carry is None else Carry(carry.latent[row : row + 1], carry.condition[row : row + 1])
-
-
 def _describe(index: int, windows: int, step: int, steps: int, transformer: MiniMaxMusic3Transformer1DModel) -> str:
-    block = transformer.transformer_blocks[0]
-    dtype = str(block.compute_dtype).removeprefix("torch.")
+    dtype = str(transformer.compute_dtype).removeprefix("torch.")
     return (
         f"window {index + 1} of {windows} is not finite after step {step + 1} of {steps}, computed in {dtype}. "
         "Load the model with weight dtype bf16 or fp32."

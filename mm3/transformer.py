@@ -5,7 +5,7 @@ four wide matrix products of a block run in `compute_dtype` on weights kept in `
 """
 
 import math
-import types
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,8 @@ from torch.nn.functional import silu
 
 from .attention import AttentionBackend, attend, describe
 from .config import TransformerConfig
+from .operations import Device, Operations
 from .rope import rope_tables, rotate
-
-Operations = types.ModuleType | type
-Device = torch.device | str | None
 
 
 class FourierFeatures(nn.Module):
@@ -89,14 +87,14 @@ class TransformerBlock(nn.Module):
         device: Device = None,
     ) -> None:
         super().__init__()
-        norm = {"dtype": torch.float32, "device": device}
-        wide = {"dtype": dtype, "device": device}
         self.compute_dtype = compute_dtype or dtype
-        self.norm1 = operations.LayerNorm(dim, **norm)
-        self.attn = Attention(dim, head_dim=head_dim, attention=attention, operations=operations, **wide)
-        self.norm2 = operations.LayerNorm(dim, **norm)
-        self.ff_in = operations.Linear(dim, inner_dim * 2, **wide)
-        self.ff_out = operations.Linear(inner_dim, dim, **wide)
+        self.norm1 = operations.LayerNorm(dim, dtype=torch.float32, device=device)
+        self.attn = Attention(
+            dim, head_dim=head_dim, attention=attention, operations=operations, dtype=dtype, device=device
+        )
+        self.norm2 = operations.LayerNorm(dim, dtype=torch.float32, device=device)
+        self.ff_in = operations.Linear(dim, inner_dim * 2, dtype=dtype, device=device)
+        self.ff_out = operations.Linear(inner_dim, dim, dtype=dtype, device=device)
 
     def forward(self, x: Tensor, rope_cos: Tensor, rope_sin: Tensor) -> Tensor:
         """`(B, T, C) -> (B, T, C)`, float32."""
@@ -145,7 +143,16 @@ class MiniMaxMusic3Transformer1DModel(nn.Module):
     @property
     def attention_backend_name(self) -> str:
         """The attention path that the blocks run, for the log."""
-        return self.transformer_blocks[0].attn.backend_name
+        return self._first_block.attn.backend_name
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """Dtype of the wide matrix products."""
+        return self._first_block.compute_dtype
+
+    @property
+    def _first_block(self) -> TransformerBlock:
+        return cast(TransformerBlock, self.transformer_blocks[0])
 
     def forward(self, x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
         """Velocity at latent `x` and flow time `t`.

@@ -1,15 +1,12 @@
 """DAC-style decoder: latent steps to stereo samples. Float32, plain convolutions, weight norm already folded."""
 
 import math
-import types
 
 import torch
 from torch import Tensor, nn
 
 from .config import VocoderConfig
-
-Operations = types.ModuleType | type
-Device = torch.device | str | None
+from .operations import Device, Operations
 
 _EPSILON = 1e-9
 
@@ -56,10 +53,9 @@ class DecoderBlock(nn.Module):
             dtype=torch.float32,
             device=device,
         )
-        options = {"operations": operations, "device": device}
-        self.res_unit1 = ResidualUnit(dim // 2, 1, **options)
-        self.res_unit2 = ResidualUnit(dim // 2, 3, **options)
-        self.res_unit3 = ResidualUnit(dim // 2, 9, **options)
+        self.res_unit1 = ResidualUnit(dim // 2, 1, operations=operations, device=device)
+        self.res_unit2 = ResidualUnit(dim // 2, 3, operations=operations, device=device)
+        self.res_unit3 = ResidualUnit(dim // 2, 9, operations=operations, device=device)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv_t1(self.snake1(x))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..mm3.attention import AttentionBackend
 from ..mm3.checkpoint import CheckpointError, peek
+from ..mm3.operations import Operations
 
 log = logging.getLogger("mm3")
 
@@ -96,7 +97,7 @@ def compute_dtype(weights: torch.dtype, parameters: int) -> torch.dtype:
     return next((dtype for dtype in preferred if trusted[dtype]), torch.float32)
 
 
-def operations(weights: torch.dtype, compute: torch.dtype) -> type:
+def operations(weights: torch.dtype, compute: torch.dtype) -> Operations:
     """ComfyUI's layers, which can be loaded in part and cast at use."""
     return comfy.ops.pick_operations(weights, compute)
 

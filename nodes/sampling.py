@@ -86,7 +86,7 @@ class DiTEulerSampler(io.ComfyNode):
                 "Encode it with the model that is connected here."
             )
         carry, first_window = _resume(previous_latent, condition, config.latent_channels)
-        compute = transformer.transformer_blocks[0].compute_dtype
+        compute = transformer.compute_dtype
         both = solve_bytes(config, compute, batched=True)
         model.load(both)
         windows = len(condition.windows)

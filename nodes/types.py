@@ -1,6 +1,7 @@
 """Socket types of this pack, and what travels on them."""
 
 from comfy_api.latest import io
+from torch import Tensor
 
 Model = io.Custom("MM3_MODEL")
 """A nodes.host.Managed around mm3.MiniMaxMusic3FlowMatchingDiT."""
@@ -11,5 +12,5 @@ Vocoder = io.Custom("MM3_VOCODER")
 Condition = io.Custom("MM3_CONDITION")
 """An mm3.SongCondition: the encoded windows of a song."""
 
-Conditioning = list[tuple[object, dict[str, object]]]
+Conditioning = list[tuple[Tensor, dict[str, object]]]
 Latent = dict[str, object]

@@ -1,4 +1,4 @@
-"""The 441 + 4 + 121 official and 374 + 121 Comfy-Org names with their shapes, mapped onto the modules of the release."""
+"""The published names and shapes, official and Comfy-Org, mapped onto the modules of the release."""
 
 import math
 from collections import Counter

@@ -14,7 +14,8 @@ LENGTHS = [689, 689, 689]
 
 @pytest.fixture(scope="module")
 def condition(dit, hidden):
-    return encode_song(dit.condition_encoder, hidden)
+    with torch.inference_mode():
+        return encode_song(dit.condition_encoder, hidden)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,10 @@
 """A checkpoint on disk: what it is, which components it holds, and their parameters, strictly checked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,11 +13,13 @@ from ..config import ConditionEncoderConfig, TransformerConfig, VocoderConfig
 from .errors import CheckpointError
 from .files import StoredTensor, component_files, read_header, read_json
 from .fuse import Recipe, recipes
-from .infer import condition_encoder_config, transformer_config, vocoder_config
+from .infer import Shapes, condition_encoder_config, transformer_config, vocoder_config
 from .layouts import LAYOUTS, detect
 
 COMPONENTS = ("transformer", "condition_encoder", "vocoder")
 _NAMED = 4
+
+Config = TypeVar("Config")
 
 
 @dataclass(frozen=True)
@@ -28,18 +31,32 @@ class Component:
     recipes: dict[str, Recipe]
     stated: Mapping[str, object] = field(default_factory=dict)
 
-    @property
-    def config(self) -> TransformerConfig | ConditionEncoderConfig | VocoderConfig:
-        """Sizes, from the tensors.
+    def transformer_config(self) -> TransformerConfig:
+        """Sizes of the transformer, from its tensors.
 
         Raises:
             CheckpointError: If a tensor that tells a size is missing or has another rank.
         """
-        shapes = {name: recipe.shape for name, recipe in self.recipes.items()}
+        return self._inferred(lambda shapes: transformer_config(shapes, self.stated))
+
+    def condition_encoder_config(self) -> ConditionEncoderConfig:
+        """Sizes of the condition encoder; raises as `transformer_config`."""
+        return self._inferred(condition_encoder_config)
+
+    def vocoder_config(self) -> VocoderConfig:
+        """Sizes of the vocoder; raises as `transformer_config`."""
+        return self._inferred(vocoder_config)
+
+    @property
+    def config(self) -> TransformerConfig | ConditionEncoderConfig | VocoderConfig:
+        """Sizes of whichever network this is; raises as `transformer_config`."""
+        if self.name == "transformer":
+            return self.transformer_config()
+        return self.condition_encoder_config() if self.name == "condition_encoder" else self.vocoder_config()
+
+    def _inferred(self, infer: Callable[[Shapes], Config]) -> Config:
         try:
-            if self.name == "transformer":
-                return transformer_config(shapes, self.stated)
-            return condition_encoder_config(shapes) if self.name == "condition_encoder" else vocoder_config(shapes)
+            return infer({name: recipe.shape for name, recipe in self.recipes.items()})
         except ValueError as error:
             raise CheckpointError(f"{self.name} ({self.layout} layout): {error}. Download the file again.") from error
 

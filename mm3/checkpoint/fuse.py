@@ -100,9 +100,9 @@ def recipes(stored: dict[str, StoredTensor]) -> dict[str, Recipe]:
             made[target] = Recipe(tuple(stored[part] for part in parts))
             continue
         base = target.removesuffix(pair[0]).removesuffix(pair[1])
-        halves = tuple(stored.get(base + end) for end in pair)
-        if None in halves:
-            made[target] = Recipe((stored[target],))  # found unexpected, by its own name
+        halves = tuple(stored[base + end] for end in pair if base + end in stored)
+        if len(halves) < len(pair):
+            made[target] = Recipe(halves)  # found unexpected, by its own name
         else:
             made[f"{base}.weight"] = Recipe(halves, folded=True)
     return made

@@ -7,12 +7,12 @@ from ..config import ConditionEncoderConfig, TransformerConfig, VocoderConfig
 from .errors import CheckpointError
 
 Shapes = Mapping[str, tuple[int, ...]]
-Config = Mapping[str, object]
+Stated = Mapping[str, object]
 
 _STATED = {"head_width": "attention_head_dim", "rotary_width": "rotary_dim"}
 
 
-def transformer_config(shapes: Shapes, stated: Config) -> TransformerConfig:
+def transformer_config(shapes: Shapes, stated: Stated) -> TransformerConfig:
     """Sizes of the transformer. Heads cannot be read off tensors: `stated` (config.json) or 64 and 32 give them."""
     blocks = [int(match[1]) for name in shapes if (match := re.match(r"transformer_blocks\.(\d+)\.", name))]
     width, inputs = _shape(shapes, "proj_in.weight", 2)

@@ -5,48 +5,63 @@ import sys
 from pathlib import Path
 
 import pytest
+from layout_writers import comfy_dav, comfy_dit, write_state
+
+from mm3.demo import official_states, write_demo_hidden
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "host"))  # so that this folder runs alone, too
-from comfy import HOW_TO_ENABLE, Comfy, comfy_path  # noqa: E402
-from tiny_files import write_tiny_files  # noqa: E402
+from comfy import Comfy, comfy_path  # noqa: E402
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
-QUIET += ("--disable-component-update", "--disable-sync", "--mute-audio", "--autoplay-policy=no-user-gesture-required")
+FRAMES = 250  # two windows
+READY = "() => Boolean(window.app?.extensionManager && window.LiteGraph?.registered_node_types['MM3DACDecode'])"
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET += ["--disable-component-update", "--disable-sync", "--mute-audio"]
+QUIET += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # the frontend asks for news; nothing leaves
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
+def frames():
+    """Length of the saved conditioning."""
+    return FRAMES
+
+
+@pytest.fixture(scope="module")
 def comfy(tmp_path_factory):
-    """A server whose models and inputs carry the names that the example workflows choose."""
-    path = comfy_path()
-    if path is None:
-        pytest.skip(HOW_TO_ENABLE)
+    """A server in which the files that the example workflows choose are there, the text encoder apart."""
     base = tmp_path_factory.mktemp("comfy")
-    write_tiny_files(base)
-    server = Comfy(path, base)
+    states = official_states()
+    dit = {name: value.half() for name, value in comfy_dit(states).items()}
+    write_state(base / "models/diffusion_models/minimax_music3_dit_fp16.safetensors", dit)
+    write_state(base / "models/vae/minimax_music3_dav.safetensors", comfy_dav(states))
+    (base / "output/mm3").mkdir(parents=True)
+    write_demo_hidden(base / "output/mm3/conditioning_00001_.safetensors", FRAMES)
+    server = Comfy(comfy_path(), base)
+    server.post("/settings", {"Comfy.TutorialCompleted": True})  # no greeting in the way
     yield server
     server.stop()
 
 
-@pytest.fixture(scope="session")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here: pip install playwright")
-    if CHROMIUM is None:
-        pytest.skip("no chromium here: install chromium, so that it is on PATH")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield browser
-        browser.close()
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Chromium with a user data directory of its own."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        context = started.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("chromium"),
+            executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
+            args=QUIET,
+            viewport={"width": 1600, "height": 900},
+        )
+        yield context
+        context.close()
 
 
 @pytest.fixture
-def page(comfy, browser):
-    """The frontend, loaded, with what it and the pack complained about in `page.complaints`."""
-    context = browser.new_context(viewport={"width": 1600, "height": 900})
-    page = context.new_page()
-    page.complaints = []
-    page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    page.goto(f"http://{comfy.address}/", wait_until="load")
-    page.wait_for_function("window.app?.graph && LiteGraph.registered_node_types['MM3DACDecode']", timeout=60_000)
+def page(browser, comfy):
+    """The frontend, loaded."""
+    page = browser.new_page()
+    page.goto(f"http://{comfy.address}/")
+    page.wait_for_function(READY, timeout=60_000)
     yield page
-    context.close()
+    page.close()
