@@ -35,12 +35,16 @@ def main(arguments: list[str] | None = None) -> int:
 def render(options: argparse.Namespace) -> None:
     """Render a file of hidden frames to a WAV file."""
     soundfile = _soundfile()
+    device = _device(options.device)
+    if options.out.suffix.lower() != ".wav":
+        raise ValueError(f"--out is {options.out}, expected a name that ends in .wav")
     dit_file, vocoder_file = open_whole(options.checkpoint, options.vocoder)
     hidden = load_hidden(options.hidden)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for path in filter(None, (options.out, options.latent_out)):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with torch.inference_mode():
-        dit = load_dit(dit_file, dtype=_DTYPES[options.dtype]).to(options.device)
-        condition = encode_song(dit.condition_encoder, hidden, device=options.device)
+        dit = load_dit(dit_file, dtype=_DTYPES[options.dtype]).to(device)
+        condition = encode_song(dit.condition_encoder, hidden, device=device)
         with _Bar("solving") as bar:
             latent, _ = solve_song(
                 dit.transformer,
@@ -48,15 +52,15 @@ def render(options: argparse.Namespace) -> None:
                 seed=options.seed,
                 steps=options.steps,
                 guidance=options.cfg,
-                device=options.device,
+                device=device,
                 on_step=bar,
             )
         del dit
         if options.latent_out:
             save_file({"samples": latent}, options.latent_out)
-        vocoder = load_vocoder(vocoder_file).to(options.device)
+        vocoder = load_vocoder(vocoder_file).to(device)
         with _Bar("decoding") as bar:
-            audio = decode(vocoder, latent, device=options.device, on_tile=bar)
+            audio = decode(vocoder, latent, device=device, on_tile=bar)
     for path, samples in zip(_out_paths(options.out, len(audio)), audio, strict=True):
         soundfile.write(path, samples.T.numpy(), SAMPLE_RATE, subtype="FLOAT")
         print(f"{path}: {samples.shape[-1] / SAMPLE_RATE:.2f} s, peak {samples.abs().max():.3f}")
@@ -122,10 +126,14 @@ def _out_paths(out: Path, songs: int) -> list[Path]:
     return [out.with_name(f"{out.stem}_{song}{out.suffix}") for song in range(1, songs + 1)]
 
 
-def _device() -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+def _device(name: str | None) -> torch.device:
+    """The device of this name, or the best there is."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"--device is {name!r}, expected cuda, cuda:1, mps or cpu") from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -143,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--cfg", type=float, default=DEFAULT_GUIDANCE, help="guidance weight; 1 halves the cost")
     command.add_argument("--seed", type=int, default=0, help="seed of the noise")
     command.add_argument("--dtype", choices=_DTYPES, default="fp32", help="dtype of the wide matrix products")
-    command.add_argument("--device", default=_device(), help="torch device (default: %(default)s)")
+    command.add_argument("--device", help="torch device (default: the best there is)")
 
     command = commands.add_parser("inspect", help="what a file or folder is")
     command.set_defaults(run=inspect)

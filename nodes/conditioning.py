@@ -83,7 +83,7 @@ class SaveConditioning(io.ComfyNode):
             display_name="MM3 Save Conditioning",
             category="MM3",
             description="Saves the language model's frames, so that the song can be rendered again without loading "
-            "the language model. About 1.6 MB per second, 560 MB for six minutes.",
+            "the language model. About 1.6 MB per second, 590 MB for six minutes.",
             search_aliases=["save minimax music 3 conditioning"],
             inputs=[
                 io.Conditioning.Input("conditioning", tooltip="From MiniMax Music3 Text Encode."),
@@ -94,6 +94,7 @@ class SaveConditioning(io.ComfyNode):
                 ),
             ],
             outputs=[],
+            hidden=[io.Hidden.unique_id],
             is_output_node=True,
         )
 
@@ -102,9 +103,9 @@ class SaveConditioning(io.ComfyNode):
         hidden, _ = frames_of(conditioning)
         path = host.save_path(filename_prefix, ".safetensors")
         save_hidden(path, hidden)
-        return io.NodeOutput(
-            ui={"text": [f"{path.name}: {hidden.shape[1]} frames, {frame_seconds(hidden.shape[1]):.2f} s"]}
-        )
+        text = f"{path.name}: {hidden.shape[1]} frames, {frame_seconds(hidden.shape[1]):.2f} s"
+        host.show(cls.hidden.unique_id, text)
+        return io.NodeOutput(ui={"text": [text]})
 
 
 class LoadConditioning(io.ComfyNode):

@@ -131,11 +131,17 @@ def progress(node_id: str | None, describe: Callable[[int, int], str]) -> Callab
         bar = bar or comfy.utils.ProgressBar(total, node_id=node_id)
         bar.update_absolute(done, total)
         text = describe(done, total)
-        if text != shown and node_id is not None and PromptServer.instance is not None:
-            PromptServer.instance.send_progress_text(text, node_id)
+        if text != shown:
+            show(node_id, text)
             shown = text
 
     return update
+
+
+def show(node_id: str | None, text: str) -> None:
+    """Show a line of text on a node."""
+    if node_id is not None and PromptServer.instance is not None:
+        PromptServer.instance.send_progress_text(text, node_id)
 
 
 def checkpoint_choices(folder: str, components: frozenset[str]) -> list[str]:

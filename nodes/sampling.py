@@ -21,7 +21,7 @@ class DiTEulerSampler(io.ComfyNode):
             display_name="MM3 DiT Euler Sampler",
             category="MM3",
             description="Solves the windows of a song in order, each pinned to the one before, as the reference does. "
-            "Same seed, same latent, on every device.",
+            "The noise of a seed is the same on every device.",
             search_aliases=["minimax music 3 sampler", "ksampler music"],
             inputs=[
                 types.Model.Input("model", tooltip="From MM3 Load Checkpoint."),

@@ -104,14 +104,12 @@ def test_a_misshapen_tensor_is_refused_with_its_shape(edit, states, refuse):
     assert "has shape [" in refuse()
 
 
-@pytest.mark.xfail(strict=True, reason="fault: parts of a fused or folded weight are not checked one by one")
 @pytest.mark.parametrize("edit", FAULTS.values(), ids=FAULTS)
 def test_a_misshapen_part_of_a_fused_or_folded_weight_is_refused(edit, states, refuse):
     edit(states)
     assert "has shape [" in refuse()
 
 
-@pytest.mark.xfail(strict=True, reason="fault: the last of several sources of one parameter wins silently")
 @pytest.mark.parametrize(
     ("component", "key", "shape"),
     [("transformer", PROJECTION.format("qkv"), (384, 128)), ("vocoder", "conv_in.weight", (64, 48, 7))],

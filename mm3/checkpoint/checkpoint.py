@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..config import ConditionEncoderConfig, TransformerConfig, VocoderConfig
 from .errors import CheckpointError
-from .files import StoredTensor, component_files, read_header, read_json
+from .files import StoredTensor, component_files, read_header, read_json, shard_files
 from .fuse import Recipe, recipes
 from .infer import Shapes, condition_encoder_config, transformer_config, vocoder_config
 from .layouts import LAYOUTS, detect
@@ -82,9 +82,10 @@ class Component:
         faults = [f"missing {name}" for name in expected if name not in self.recipes]
         faults += [f"unexpected {name}" for name in self.recipes if name not in expected]
         faults += [
-            f"{name} has shape {list(self.recipes[name].shape)}, expected {list(wanted.shape)}"
+            fault
             for name, wanted in expected.items()
-            if name in self.recipes and tuple(wanted.shape) != self.recipes[name].shape
+            if name in self.recipes
+            for fault in self.recipes[name].misshapen(name, tuple(wanted.shape))
         ]
         if faults:
             more = f" and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
@@ -146,15 +147,24 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 def _file_components(path: Path) -> dict[str, Component]:
     if path.suffix != ".safetensors":
         raise CheckpointError(f"{path.name} is not a .safetensors file. Choose a MiniMax Music 3 .safetensors file.")
-    return _split(read_header(path), {}, path.name)
+    return _split(_merged(shard_files(path)), {}, path.name)
 
 
 def _folder_components(folder: Path) -> dict[str, Component]:
-    stored: dict[str, StoredTensor] = {}
-    for file in component_files(folder):
-        stored |= read_header(file)
     config = folder / "config.json"
-    return _split(stored, read_json(config) if config.is_file() else {}, folder.name)
+    stated = read_json(config) if config.is_file() else {}
+    return _split(_merged(component_files(folder)), stated, folder.name)
+
+
+def _merged(files: list[Path]) -> dict[str, StoredTensor]:
+    stored: dict[str, StoredTensor] = {}
+    for file in files:
+        header = read_header(file)
+        twice = stored.keys() & header.keys()
+        if twice:
+            raise CheckpointError(f"{file.name} repeats {min(twice)} of another shard. Download the folder again.")
+        stored |= header
+    return stored
 
 
 def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where: str) -> dict[str, Component]:
@@ -167,9 +177,9 @@ def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where:
             f"{where} is not a MiniMax Music 3 acoustic checkpoint: it holds {names}. Looked for the layouts: {known}."
         )
     layout, prefix = found
-    renamed = {layout.rename(key.removeprefix(prefix)): tensor for key, tensor in stored.items()}
     parts: dict[str, dict[str, StoredTensor]] = {name: {} for name in layout.components}
-    for name, tensor in renamed.items():
+    for key, tensor in stored.items():
+        name = layout.rename(key.removeprefix(prefix))
         if name is None:
             continue
         component, _, rest = name.partition(".")

@@ -76,21 +76,37 @@ def component_files(folder: Path) -> list[Path]:
     Raises:
         CheckpointError: If there is none, one is missing, or there are several that do not belong together.
     """
-    files = sorted(folder.glob("*.safetensors"))
     indexes = sorted(folder.glob("*.safetensors.index.json"))
     if indexes:
-        files = [folder / name for name in _index_names(indexes[0])]
-    elif len(files) > 1 and (shards := _SHARD.match(files[0].name)):
-        count = int(shards["count"])
-        files = [folder / f"{shards['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
+        return _require([folder / name for name in _index_names(indexes[0])])
+    files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise CheckpointError(f"{folder} holds no .safetensors file. Download the component into this folder.")
-    missing = [file.name for file in files if not file.is_file()]
-    if missing:
-        raise CheckpointError(f"{folder} lacks {', '.join(missing)}. Download the missing part.")
-    if len(files) > 1 and not indexes and not _SHARD.match(files[0].name):
+    shards = shard_files(files[0])
+    if set(files) - set(shards):
         names = ", ".join(file.name for file in files[:4])
         raise CheckpointError(f"{folder} holds several files ({names}). Keep the one to load, or choose it by name.")
+    return shards
+
+
+def shard_files(file: Path) -> list[Path]:
+    """All shards of the set that a file belongs to by its name; the file alone if it is not one of several.
+
+    Raises:
+        CheckpointError: If a shard is missing.
+    """
+    shard = _SHARD.match(file.name)
+    if shard is None:
+        return [file]
+    count = int(shard["count"])
+    names = [f"{shard['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
+    return _require([file.with_name(name) for name in names])
+
+
+def _require(files: list[Path]) -> list[Path]:
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise CheckpointError(f"{files[0].parent} lacks {', '.join(missing)}. Download the missing part.")
     return files
 
 

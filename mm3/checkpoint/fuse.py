@@ -27,8 +27,22 @@ class Recipe:
     def shape(self) -> tuple[int, ...]:
         if self.folded:
             return self.parts[1].shape
-        rows = sum(part.shape[0] for part in self.parts) if len(self.parts) > 1 else None
-        return self.parts[0].shape if rows is None else (rows, *self.parts[0].shape[1:])
+        if len(self.parts) == 1:
+            return self.parts[0].shape
+        rows = sum(part.shape[0] if part.shape else 1 for part in self.parts)
+        return (rows, *self.parts[0].shape[1:])
+
+    def misshapen(self, name: str, wanted: tuple[int, ...]) -> list[str]:
+        """What of this does not have the shape that a parameter of shape `wanted` asks of it."""
+        if self.folded:
+            expected = [(wanted[0], *[1] * (len(wanted) - 1)), wanted]
+        else:
+            expected = [(wanted[0] // len(self.parts), *wanted[1:])] * len(self.parts)
+        return [
+            f"{part.key if len(self.parts) > 1 else name} has shape {list(part.shape)}, expected {list(shape)}"
+            for part, shape in zip(self.parts, expected, strict=True)
+            if part.shape != shape
+        ]
 
     def make(self, dtype: torch.dtype) -> Tensor:
         """The parameter on the CPU, in memory of its own. One stored tensor at a time is mapped beside it."""
@@ -51,25 +65,28 @@ def fused_sources(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Module parameter -> official tensors that make it, for the attention of every block; others map to themselves.
 
     Raises:
-        ValueError: If a block has some but not all of its three projections.
+        ValueError: If a block has some but not all of its three projections, or them and the fused one as well.
     """
-    known = set(names)
+    known = dict.fromkeys(names)
     sources: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        if name.endswith(_TO_OUT):
-            sources[name.removesuffix(_TO_OUT) + ".attn.to_out.weight"] = (name,)
-            continue
-        projection = next((end for end in _PROJECTIONS if name.endswith(end)), None)
-        if projection is None:
-            sources[name] = (name,)
-            continue
-        block = name.removesuffix(projection)
-        parts = tuple(block + end for end in _PROJECTIONS)
+    for name in known:
+        target, parts = _fused_source(name)
         missing = [part for part in parts if part not in known]
         if missing:
-            raise ValueError(f"block {block} lacks its attention projection {missing[0]}")
-        sources[f"{block}.attn.to_qkv.weight"] = parts
+            raise ValueError(f"block of {target} lacks its attention projection {missing[0]}")
+        if sources.setdefault(target, parts) != parts:
+            raise ValueError(f"both {sources[target][0]} and {parts[0]} give {target}")
     return sources
+
+
+def _fused_source(name: str) -> tuple[str, tuple[str, ...]]:
+    if name.endswith(_TO_OUT):
+        return name.removesuffix(_TO_OUT) + ".attn.to_out.weight", (name,)
+    for end in _PROJECTIONS:
+        if name.endswith(end):
+            block = name.removesuffix(end)
+            return f"{block}.attn.to_qkv.weight", tuple(block + other for other in _PROJECTIONS)
+    return name, (name,)
 
 
 def remap_transformer_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -103,6 +120,8 @@ def recipes(stored: dict[str, StoredTensor]) -> dict[str, Recipe]:
         halves = tuple(stored[base + end] for end in pair if base + end in stored)
         if len(halves) < len(pair):
             made[target] = Recipe(halves)  # found unexpected, by its own name
+        elif f"{base}.weight" in stored:
+            raise ValueError(f"both {base}.weight and {target} give {base}.weight")
         else:
             made[f"{base}.weight"] = Recipe(halves, folded=True)
     return made
