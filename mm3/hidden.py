@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -23,6 +24,21 @@ def save_hidden(path: Path, hidden: Tensor, metadata: Mapping[str, str] | None =
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def holds_hidden(path: Path) -> bool:
+    """Whether a file is safetensors with hidden frames in it, by its header. Cached by size and time."""
+    stat = path.stat()
+    return _holds_hidden(path, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _holds_hidden(path: Path, size: int, modified_ns: int) -> bool:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return KEY in file.keys()  # noqa: SIM118 - not a mapping
+    except (SafetensorError, OSError):
+        return False
 
 
 def load_hidden(path: Path) -> Tensor:

@@ -5,7 +5,7 @@ from comfy_api.latest import io
 from torch import Tensor
 
 from ..mm3 import encode_song
-from ..mm3.hidden import load_hidden, save_hidden
+from ..mm3.hidden import holds_hidden, load_hidden, save_hidden
 from ..mm3.timing import MAX_FRAMES, aligned_length, frame_seconds, latent_seconds
 from ..mm3.windows import joined_length, plan
 from . import host, types
@@ -120,8 +120,8 @@ class LoadConditioning(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "file",
-                    options=host.saved_choices(".safetensors"),
-                    tooltip="Safetensors file in the input or output folder, newest first. Press R after adding one.",
+                    options=host.saved_choices(".safetensors", holds_hidden),
+                    tooltip="Saved conditioning in the input or output folder, newest first. Press R after adding one.",
                 ),
             ],
             outputs=[

@@ -201,14 +201,13 @@ def save_path(prefix: str, suffix: str) -> Path:
 _SOURCES = {"[output]": folder_paths.get_output_directory, "[input]": folder_paths.get_input_directory}
 
 
-def saved_choices(suffix: str) -> list[str]:
-    """Files with this suffix in the input and output folders, newest first, marked with their folder."""
+def saved_choices(suffix: str, fits: Callable[[Path], bool]) -> list[str]:
+    """Files that fit, of this suffix, in the input and output folders: newest first, marked with their folder."""
     found = []
     for mark, directory in _SOURCES.items():
         root = Path(directory())
-        found += [
-            (file.stat().st_mtime, f"{file.relative_to(root).as_posix()} {mark}") for file in root.rglob(f"*{suffix}")
-        ]
+        files = [file for file in root.rglob(f"*{suffix}") if file.is_file() and fits(file)]
+        found += [(file.stat().st_mtime, f"{file.relative_to(root).as_posix()} {mark}") for file in files]
     return [choice for _, choice in sorted(found, reverse=True)]
 
 

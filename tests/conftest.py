@@ -10,6 +10,10 @@ from mm3.demo import demo_hidden, write_demo_checkpoint
 from mm3.load import load_dit, load_vocoder
 
 
+# Tiny tensors: threads only stall each other where something else runs.
+torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def _inference():
     with torch.inference_mode():

@@ -30,6 +30,13 @@ def test_one_shard_of_two_is_refused_without_an_index(single, tmp_path, states):
         open_checkpoint(path if single else tmp_path)
 
 
+def test_a_tensor_that_two_shards_hold_is_refused_by_name(tmp_path, states):
+    write_shards(tmp_path, states["transformer"])
+    write_state(tmp_path / SHARDS[1], states["transformer"])
+    with pytest.raises(CheckpointError, match=rf"{SHARDS[1]} repeats \w+"):
+        open_checkpoint(tmp_path)
+
+
 def test_several_files_that_do_not_belong_together_are_refused(tmp_path, states):
     for name in ("fp16.safetensors", "fp32.safetensors"):
         write_state(tmp_path / name, states["vocoder"])

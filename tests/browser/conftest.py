@@ -1,16 +1,12 @@
 """A real ComfyUI with this pack and tiny weights under the real file names, and a page of a real browser on it."""
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
+from comfy_server import Comfy, comfy_path  # noqa: E402
 from layout_writers import comfy_dav, comfy_dit, write_state
 
 from mm3.demo import official_states, write_demo_hidden
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "host"))  # so that this folder runs alone, too
-from comfy import Comfy, comfy_path  # noqa: E402
 
 FRAMES = 250  # two windows
 READY = "() => Boolean(window.app?.extensionManager && window.LiteGraph?.registered_node_types['MM3DACDecode'])"

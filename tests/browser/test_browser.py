@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from comfy import HOW_TO_ENABLE, comfy_path
+from comfy_server import HOW_TO_ENABLE, comfy_path
 
 from mm3.timing import latent_seconds
 from mm3.windows import joined_length

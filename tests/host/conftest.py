@@ -1,7 +1,7 @@
 """A real ComfyUI for the session, with the tiny model installed in both layouts it is found in."""
 
 import pytest
-from comfy import HOW_TO_ENABLE, Comfy, comfy_path
+from comfy_server import HOW_TO_ENABLE, Comfy, comfy_path
 
 from mm3.demo import write_demo_checkpoint, write_demo_hidden
 

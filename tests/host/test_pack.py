@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from comfy import PACK, comfy_python
+from comfy_server import PACK, comfy_python
 
 from mm3.demo import write_demo_checkpoint
 

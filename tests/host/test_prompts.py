@@ -6,7 +6,7 @@ import urllib.error
 import pytest
 import soundfile
 import torch
-from comfy import PromptError
+from comfy_server import PromptError
 from graphs import node, song
 from safetensors.torch import load_file
 

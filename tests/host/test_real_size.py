@@ -95,7 +95,7 @@ def test_command_line_renders(models, hidden, tmp_path, checkpoint, vocoder, dty
     ],
 )
 def test_nodes_render(comfy_checkout, models, hidden, checkpoint, vocoder):
-    from comfy import Comfy
+    from comfy_server import Comfy
     from graphs import song
 
     graph = song(steps=STEPS)

@@ -56,13 +56,13 @@ class Run:
 class Comfy:
     """A running server over a base directory of its own, with this pack installed."""
 
-    def __init__(self, path: Path, base: Path, *arguments: str) -> None:
+    def __init__(self, path: Path, base: Path, *arguments: str, pack: Path = PACK) -> None:
         self.base = base
         for folder in ("models/diffusers", "models/diffusion_models", "models/vae", "custom_nodes", "input", "output"):
             (base / folder).mkdir(parents=True, exist_ok=True)
-        pack = base / "custom_nodes" / "mm3"
-        if not pack.exists():
-            pack.symlink_to(PACK, target_is_directory=True)
+        installed = base / "custom_nodes" / "mm3"
+        if not installed.exists():
+            installed.symlink_to(pack, target_is_directory=True)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
