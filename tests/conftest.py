@@ -9,7 +9,6 @@ from mm3.checkpoint import open_checkpoint
 from mm3.demo import demo_hidden, write_demo_checkpoint
 from mm3.load import load_dit, load_vocoder
 
-
 # Tiny tensors: threads only stall each other where something else runs.
 torch.set_num_threads(1)
 
