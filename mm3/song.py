@@ -164,7 +164,7 @@ def solve_window(
         prompt = carry.latent[..., :length].to(condition)
         pinned = carry.condition[..., :length].to(condition)
         condition = torch.cat((pinned, condition[..., pinned.shape[-1] :]), dim=-1)
-    velocity = guided(transformer, condition, guidance, batched=batched)
+    velocity = guided(transformer.field(), transformer.embed_condition(condition), guidance, batched=batched)
     latent = solve(velocity, noise, steps, prompt=prompt, on_step=on_step)
     return latent, Carry(latent[..., carried(length)].cpu(), condition[..., carried(length)].cpu())
 

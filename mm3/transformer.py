@@ -5,6 +5,7 @@ four wide matrix products of a block run in `compute_dtype` on weights kept in `
 """
 
 import math
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -100,7 +101,7 @@ class TransformerBlock(nn.Module):
         """`(B, T, C) -> (B, T, C)`, float32."""
         x = x + self.attn(self.norm1(x).to(self.compute_dtype), rope_cos, rope_sin)
         value, gate = self.ff_in(self.norm2(x).to(self.compute_dtype)).chunk(2, dim=-1)
-        return x + self.ff_out(value * silu(gate))
+        return x + self.ff_out(silu(gate).mul_(value))
 
 
 class MiniMaxMusic3Transformer1DModel(nn.Module):
@@ -165,11 +166,37 @@ class MiniMaxMusic3Transformer1DModel(nn.Module):
         Returns:
             The velocity, (B, 128, T), float32.
         """
-        inputs = torch.cat((x, torch.zeros_like(x), condition), dim=1)
-        inputs = inputs + self.preprocess_conv(inputs)
+        return self._velocity(self._embed(torch.cat((x, torch.zeros_like(x), condition), dim=1)), t)
+
+    def embed_condition(self, condition: Tensor) -> Tensor:
+        """`(B, 2048, T) -> (B, T, C)`: the condition's share of the first token states, the same at every step.
+
+        The input projections are linear without bias, so that shares add up and zeros stay zeros.
+        """
+        latents = condition.new_zeros(condition.shape[0], 2 * self.config.latent_channels, condition.shape[-1])
+        return self._embed(torch.cat((latents, condition), dim=1))
+
+    def field(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """The velocity as a function of (x, t, embedded condition), with the latent's input projections multiplied out.
+
+        Equals `forward` with the condition that was embedded. Good for as long as the weights stay where they are.
+        """
+        device = next(self.parameters()).device
+        unit = torch.eye(self.config.input_channels, self.config.latent_channels, device=device)
+        weight = self._embed(unit[None])[0]
+
+        def velocity(x: Tensor, t: Tensor, embedded: Tensor) -> Tensor:
+            return self._velocity(x.transpose(1, 2) @ weight + embedded, t)
+
+        return velocity
+
+    def _embed(self, inputs: Tensor) -> Tensor:
+        return self.proj_in((inputs + self.preprocess_conv(inputs)).transpose(1, 2))
+
+    def _velocity(self, tokens: Tensor, t: Tensor) -> Tensor:
         # The time rides as token 0 and is dropped after the blocks: it shifts every rotary position by one.
         time = self.time_embed(self.time_proj(t[:, None]))
-        h = torch.cat((time[:, None], self.proj_in(inputs.transpose(1, 2))), dim=1)
+        h = torch.cat((time[:, None], tokens), dim=1)
         rope_cos, rope_sin = rope_tables(h.shape[1], self.config.rotary_width, h.device)
         for block in self.transformer_blocks:
             h = block(h, rope_cos, rope_sin)
