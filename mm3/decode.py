@@ -7,7 +7,8 @@ from torch import Tensor
 
 from .vocoder import MiniMaxMusic3Vocoder
 
-DEFAULT_TILE = 256
+# One hop of a song (4.0 s): a window of 8 s is two tiles.
+DEFAULT_TILE = 345
 
 
 def decode(

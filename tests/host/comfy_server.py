@@ -56,7 +56,7 @@ class Run:
 class Comfy:
     """A running server over a base directory of its own, with this pack installed."""
 
-    def __init__(self, path: Path, base: Path, *arguments: str, pack: Path = PACK) -> None:
+    def __init__(self, path: Path, base: Path, *arguments: str, pack: Path = PACK, threads: int = 1) -> None:
         self.base = base
         for folder in ("models/diffusers", "models/diffusion_models", "models/vae", "custom_nodes", "input", "output"):
             (base / folder).mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,8 @@ class Comfy:
         command = [comfy_python(path), "main.py", "--cpu", "--disable-auto-launch", f"--base-directory={base}"]
         command += [f"--port={self.address.rsplit(':', 1)[1]}", f"--database-url=sqlite:///{base}/comfy.db", *arguments]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=path, stdout=log, stderr=subprocess.STDOUT)
+            env = {**os.environ, "OMP_NUM_THREADS": str(threads)}  # tiny tensors: threads only stall each other
+            self.process = subprocess.Popen(command, cwd=path, env=env, stdout=log, stderr=subprocess.STDOUT)
         self._wait()
 
     def _wait(self, seconds: float = 120) -> None:

@@ -55,21 +55,45 @@ def options(comfy):
     return inputs["checkpoint"][1]["options"], inputs["vocoder"][1]["options"]
 
 
-def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
-    script = PACK / "tests/host/inside/partial_loading.py"
+def report_of(script, comfy_checkout, base):
+    """What a script prints that runs inside ComfyUI's own interpreter."""
     done = subprocess.run(
-        [comfy_python(comfy_checkout), str(script), str(base), str(PACK)],
+        [comfy_python(comfy_checkout), str(PACK / "tests/host/inside" / script), str(base), str(PACK)],
         cwd=comfy_checkout,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
     assert lines, done.stderr[-3000:]
-    report = json.loads(lines[0].removeprefix("REPORT "))
+    return json.loads(lines[0].removeprefix("REPORT "))
+
+
+def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
+    report = report_of("partial_loading.py", comfy_checkout, base)
     assert report["loaded"] and report["plain_layers"] == []
     assert report["whole_offloaded"] == 0
     assert 0 < report["partial_offloaded"] < report["novram_offloaded"]
     for kind in ("partial", "novram", "lazy"):
         assert report[f"{kind}_difference"] <= 2e-5, kind
+
+
+@pytest.mark.parametrize(
+    ("card", "fp32", "bf16", "fp16", "fp16_chosen"),
+    [
+        ("cpu", "float32 float32", "float32 float32", "float32 float32", "float16 float32"),
+        ("ampere", "float32 float32", "bfloat16 bfloat16", "float16 float16", "float16 float16"),
+        ("turing", "float32 float32", "float32 float32", "float16 float16", "float16 float16"),
+        ("gtx 1660", "float32 float32", "float32 float32", "float32 float32", "float16 float32"),
+        ("radeon", "float32 float32", "bfloat16 bfloat16", "float16 bfloat16", "float16 bfloat16"),
+    ],
+)
+def test_dtypes_are_those_the_card_is_trusted_with(dtypes, card, fp32, bf16, fp16, fp16_chosen):
+    """Weights in memory, then compute: never float16 compute on AMD, or where ComfyUI does not trust it."""
+    assert dtypes[card] == {"auto fp32": fp32, "auto bf16": bf16, "auto fp16": fp16, "fp16 chosen": fp16_chosen}
+
+
+@pytest.fixture(scope="module")
+def dtypes(comfy_checkout, base):
+    return report_of("dtypes.py", comfy_checkout, base)

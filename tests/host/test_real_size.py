@@ -4,6 +4,7 @@ make real-size
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -100,7 +101,7 @@ def test_nodes_render(comfy_checkout, models, hidden, checkpoint, vocoder):
 
     graph = song(steps=STEPS)
     graph["load"]["inputs"] |= {"checkpoint": checkpoint, "vocoder": vocoder}
-    server = Comfy(comfy_checkout, models.parent)
+    server = Comfy(comfy_checkout, models.parent, threads=os.cpu_count())
     try:
         start = time.monotonic()
         run = server.run(graph)
