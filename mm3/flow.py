@@ -61,6 +61,7 @@ def solve(
     steps: int = DEFAULT_STEPS,
     *,
     prompt: Tensor | None = None,
+    ending: Tensor | None = None,
     on_step: Callable[[int, Tensor], None] | None = None,
 ) -> Tensor:
     """Euler solve from `noise` at time 0 to the latent at time 1, in float32.
@@ -71,6 +72,7 @@ def solve(
         steps: Euler steps.
         prompt: (B, C, P) with P <= T: the leading steps are pinned at every time to the straight path from their
             noise to this latent, and equal it in the result.
+        ending: (B, C, E) with P + E <= T: the same for the trailing steps.
         on_step: Called with (index of the step, latent after it); raising from it ends the solve.
 
     Raises:
@@ -78,15 +80,23 @@ def solve(
     """
     x = noise.float()
     prompt = noise[..., :0] if prompt is None else prompt
-    left = prompt.shape[-1]
+    ending = noise[..., :0] if ending is None else ending
+    left, right = prompt.shape[-1], noise.shape[-1] - ending.shape[-1]
+    pinned = left > 0 or right < noise.shape[-1]
     for index, t in enumerate(time_grid(steps)):
-        if left:
-            pinned = (1.0 - (1.0 - _SIGMA_FLOOR) * t) * noise[..., :left] + t * prompt
-            x = torch.cat((pinned, x[..., left:]), dim=-1)
+        if pinned:
+            x = torch.cat(
+                (_on_path(noise[..., :left], prompt, t), x[..., left:right], _on_path(noise[..., right:], ending, t)),
+                dim=-1,
+            )
         x = x + velocity(x, torch.full((x.shape[0],), t, device=x.device)) / steps
         if on_step is not None:
             on_step(index, x)
-    return torch.cat((prompt, x[..., left:]), dim=-1) if left else x
+    return torch.cat((prompt, x[..., left:right], ending), dim=-1) if pinned else x
+
+
+def _on_path(noise: Tensor, latent: Tensor, t: float) -> Tensor:
+    return (1.0 - (1.0 - _SIGMA_FLOOR) * t) * noise + t * latent
 
 
 class MiniMaxMusic3FlowMatchingDiT(nn.Module):

@@ -1,7 +1,6 @@
 """A whole song: conditions window by window, then one solve after another, each pinned to the one before."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -11,33 +10,14 @@ from .condition import MiniMaxMusic3ConditionEncoder
 from .config import TransformerConfig
 from .flow import DEFAULT_GUIDANCE, DEFAULT_STEPS, guided, solve
 from .noise import window_noise
-from .timing import FRAME_RATE, aligned_length
+from .run import Carry, SongCondition
+from .timing import FRAME_RATE
 from .transformer import MiniMaxMusic3Transformer1DModel
-from .windows import WINDOW_FRAMES, carried, kept, plan
+from .windows import WINDOW, Window, carried, kept, plan
 
 
 class NonFiniteError(ArithmeticError):
     """A value that is not finite, where silence about it would be heard as noise."""
-
-
-@dataclass(frozen=True)
-class Carry:
-    """What a window hands to the next: latent (B, 128, 172) and condition (B, 2048, 172), float32."""
-
-    latent: Tensor
-    condition: Tensor
-
-
-@dataclass(frozen=True)
-class SongCondition:
-    """Aligned conditions of a run of windows, in order, each (B, 2048, T), float32 on the CPU."""
-
-    windows: tuple[Tensor, ...]
-    frames: int
-
-    @property
-    def batch(self) -> int:
-        return self.windows[0].shape[0]
 
 
 def encode_song(
@@ -45,6 +25,7 @@ def encode_song(
     hidden: Tensor,
     *,
     scale: Tensor | None = None,
+    run: slice = slice(None),
     device: torch.device | str = "cpu",
     on_window: Callable[[int, int], None] | None = None,
 ) -> SongCondition:
@@ -54,33 +35,42 @@ def encode_song(
         encoder: On `device`.
         hidden: (B, F, layers * hidden_width), any float dtype, any device. Moved window by window and row by row.
         scale: (B, 1, 1) factor on the encoded condition, or None for 1.
+        run: Which windows of the song to encode.
         on_window: Called with (windows done, windows in all).
 
     Raises:
         ValueError: If there is no frame or the width is not the encoder's.
         NonFiniteError: If a frame is not finite; names the first.
     """
-    windows = plan(hidden.shape[1])
-    conditions = []
-    for window in windows:
+
+    def encode(window: Window) -> Tensor:
         frames = hidden[:, window.start : window.end]
         _require_finite_frames(frames, window.start)
         condition = torch.cat([encoder.aligned_condition(row.to(device)).cpu() for row in frames.split(1)])
-        conditions.append(condition if scale is None else condition * scale.to(condition))
+        return condition if scale is None else condition * scale.to(condition)
+
+    windows = plan(hidden.shape[1])
+    chosen = windows[run]
+    first = chosen[0].index
+    before = encode(windows[first - 1])[..., carried(WINDOW)].clone() if first else None
+    conditions = []
+    for window in chosen:
+        conditions.append(encode(window))
         if on_window is not None:
-            on_window(window.index + 1, len(windows))
-    return SongCondition(tuple(conditions), hidden.shape[1])
+            on_window(len(conditions), len(chosen))
+    return SongCondition(tuple(conditions), hidden.shape[1], first, before)
 
 
 def solve_song(
     transformer: MiniMaxMusic3Transformer1DModel,
     condition: SongCondition,
     *,
-    seed: int,
+    seed: int | Sequence[int],
     steps: int = DEFAULT_STEPS,
     guidance: float = DEFAULT_GUIDANCE,
     carry: Carry | None = None,
-    first_window: int = 0,
+    ending: Carry | None = None,
+    first_window: int | None = None,
     batched: bool = True,
     device: torch.device | str = "cpu",
     on_step: Callable[[int, int], None] | None = None,
@@ -92,11 +82,12 @@ def solve_song(
     Args:
         transformer: The velocity field, on `device`.
         condition: The windows to solve.
-        seed: Row b draws the noise of `seed + b`.
+        seed: Row b draws the noise of `seed + b`, or of `seed[b]` where each row has its own.
         steps: Euler steps per window.
         guidance: Guidance weight.
         carry: What the window before the first hands on, or None at the start of a song.
-        first_window: Index of the first window in its song; it selects the noise.
+        ending: What the last steps of the last window are pinned to, or None at the end of a song.
+        first_window: Index that selects the noise of the first window; the condition's own if None.
         batched: Both guidance branches in one forward; else one after the other, in half the memory.
         on_step: Called with (steps done, steps in all); raising from it ends the run.
 
@@ -108,14 +99,16 @@ def solve_song(
         NonFiniteError: If a latent is not finite; names window, step and dtype.
     """
     total = condition.batch * len(condition.windows) * steps
+    first_window = condition.first_window if first_window is None else first_window
     rows: list[Tensor] = []
     carries: list[Carry] = []
     done = 0
 
     for row in range(condition.batch):
         parts: list[Tensor] = []
-        row_carry = None if carry is None else Carry(carry.latent[row : row + 1], carry.condition[row : row + 1])
+        row_carry = None if carry is None else carry.row(row)
         for index, window in enumerate(condition.windows):
+            last = index == len(condition.windows) - 1
 
             def check(step: int, latent: Tensor, index: int = index) -> None:
                 nonlocal done
@@ -129,15 +122,15 @@ def solve_song(
             latent, row_carry = solve_window(
                 transformer,
                 window[row : row + 1].to(device),
-                seed=seed + row,
+                seed=seed + row if isinstance(seed, int) else seed[row],
                 index=first_window + index,
                 steps=steps,
                 guidance=guidance,
                 carry=row_carry,
+                ending=ending.row(row) if ending is not None and last else None,
                 batched=batched,
                 on_step=check,
             )
-            last = index == len(condition.windows) - 1
             parts.append(latent[..., kept(latent.shape[-1], first=index == 0, last=last)].cpu())
         rows.append(torch.cat(parts, dim=-1))
         carries.append(cast(Carry, row_carry))
@@ -153,25 +146,32 @@ def solve_window(
     steps: int = DEFAULT_STEPS,
     guidance: float = DEFAULT_GUIDANCE,
     carry: Carry | None = None,
+    ending: Carry | None = None,
     batched: bool = True,
     on_step: Callable[[int, Tensor], None] | None = None,
 ) -> tuple[Tensor, Carry]:
-    """Solve window `index`: condition (1, 2048, T) on the device -> latent (1, 128, T) there, and its carry."""
+    """Solve window `index`: condition (1, 2048, T) on the device -> latent (1, 128, T) there, and its carry.
+
+    `carry` pins the first steps, `ending` the last.
+    """
     length = condition.shape[-1]
     noise = window_noise(seed, index, transformer.config.latent_channels, length).to(condition.device)
-    prompt = None
+    prompt = tail = None
     if carry is not None:
         prompt = carry.latent[..., :length].to(condition)
         pinned = carry.condition[..., :length].to(condition)
         condition = torch.cat((pinned, condition[..., pinned.shape[-1] :]), dim=-1)
+    if ending is not None:
+        tail, pinned = ending.latent.to(condition), ending.condition.to(condition)
+        condition = torch.cat((condition[..., : length - pinned.shape[-1]], pinned), dim=-1)
     velocity = guided(transformer.field(), transformer.embed_condition(condition), guidance, batched=batched)
-    latent = solve(velocity, noise, steps, prompt=prompt, on_step=on_step)
+    latent = solve(velocity, noise, steps, prompt=prompt, ending=tail, on_step=on_step)
     return latent, Carry(latent[..., carried(length)].cpu(), condition[..., carried(length)].cpu())
 
 
 def solve_bytes(config: TransformerConfig, compute_dtype: torch.dtype, *, batched: bool) -> int:
     """Peak bytes that one forward of a full window takes besides the weights, estimated from the activations."""
-    tokens = (1 + aligned_length(WINDOW_FRAMES)) * (2 if batched else 1)
+    tokens = (1 + WINDOW) * (2 if batched else 1)
     wide = 2 * config.ff_width + 2 * config.ff_width + 4 * config.width
     stream = 4 * config.width + 3 * config.input_channels
     return tokens * (wide * compute_dtype.itemsize + stream * torch.float32.itemsize)

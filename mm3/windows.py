@@ -6,13 +6,15 @@ latent steps: the first 172 of them are carried over and pinned, and the cut lie
 
 from dataclasses import dataclass
 
-from .timing import aligned_length
+from .timing import aligned_length, frames_before, steps_before
 
 WINDOW_FRAMES = 200
 HOP_FRAMES = 100
 OVERLAP = 344
 CARRY = OVERLAP // 2
 CUT = CARRY // 2
+WINDOW = aligned_length(WINDOW_FRAMES)
+HOP = WINDOW - OVERLAP
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,22 @@ def kept(length: int, *, first: bool, last: bool) -> slice:
 
 def windows_in(length: int) -> int:
     """How many windows a joined song of `length` latent steps is made of."""
-    window, hop = aligned_length(WINDOW_FRAMES), aligned_length(WINDOW_FRAMES) - OVERLAP
-    return 1 + max(0, -(-(length - window) // hop))
+    return 1 + max(0, -(-(length - WINDOW) // HOP))
 
 
 def joined_length(frames: int) -> int:
     """Latent steps of the whole song. Slightly more than `aligned_length(frames)` when windows are joined."""
     slices = (window.kept for window in plan(frames))
     return sum(part.stop - part.start for part in slices)
+
+
+def first_step(frame: int) -> int:
+    """First latent step of a joined song in which `frame` is heard. Every 100 frames are 345 steps, without drift."""
+    hops, rest = divmod(frame, HOP_FRAMES)
+    return HOP * hops + steps_before(rest)
+
+
+def frame_at(step: int) -> int:
+    """Frame that is heard at a latent step of a joined song."""
+    hops, rest = divmod(step, HOP)
+    return HOP_FRAMES * hops + frames_before(rest)

@@ -2,9 +2,12 @@
 
 from comfy_api.latest import ComfyExtension, io
 
-from .conditioning import AlignedMelLength, ConditionEncoder, LoadConditioning, SaveConditioning
+from .conditioning import ConditionEncoder, LoadConditioning, SaveConditioning
 from .decoding import DACDecode
+from .editing import JoinLatents, Repaint
+from .lengths import AlignedMelLength, SongPosition
 from .loaders import LoadCheckpoint
+from .report import WindowReport
 from .sampling import DiTEulerSampler
 
 NODES: list[type[io.ComfyNode]] = [
@@ -14,7 +17,11 @@ NODES: list[type[io.ComfyNode]] = [
     LoadConditioning,
     AlignedMelLength,
     DiTEulerSampler,
+    JoinLatents,
+    Repaint,
     DACDecode,
+    WindowReport,
+    SongPosition,
 ]
 
 

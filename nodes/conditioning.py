@@ -1,4 +1,4 @@
-"""MM3 Condition Encoder, MM3 Save Conditioning, MM3 Load Conditioning, MM3 Aligned Mel Length."""
+"""MM3 Condition Encoder, MM3 Save Conditioning, MM3 Load Conditioning."""
 
 import torch
 from comfy_api.latest import io
@@ -6,8 +6,9 @@ from torch import Tensor
 
 from ..mm3 import encode_song
 from ..mm3.hidden import holds_hidden, load_hidden, save_hidden
-from ..mm3.timing import MAX_FRAMES, aligned_length, frame_seconds, latent_seconds
-from ..mm3.windows import joined_length, plan
+from ..mm3.ranges import run_between, steps_of
+from ..mm3.timing import MAX_FRAMES, frame_seconds, stated
+from ..mm3.windows import plan
 from . import host, types
 
 _FROM_TEXT = "Connect MiniMax Music3 Text Encode or MM3 Load Conditioning."
@@ -49,6 +50,25 @@ class ConditionEncoder(io.ComfyNode):
                     "conditioning",
                     tooltip="From MiniMax Music3 Text Encode or MM3 Load Conditioning: 1 to 9000 frames (360 s).",
                 ),
+                io.Float.Input(
+                    "start",
+                    default=0.0,
+                    min=0.0,
+                    max=361.0,
+                    step=0.01,
+                    optional=True,
+                    tooltip="Second of the song from which to encode; 0 is its beginning. Snaps to the start of a "
+                    "window: they begin about every 4 s.",
+                ),
+                io.Float.Input(
+                    "end",
+                    default=0.0,
+                    min=0.0,
+                    max=361.0,
+                    step=0.01,
+                    optional=True,
+                    tooltip="Second of the song up to which to encode; 0 is its end. Snaps to the end of a window.",
+                ),
             ],
             outputs=[
                 types.Condition.Output(display_name="condition", tooltip="Encoded windows, for MM3 DiT Euler Sampler.")
@@ -57,7 +77,9 @@ class ConditionEncoder(io.ComfyNode):
         )
 
     @classmethod
-    def execute(cls, model: host.Managed, conditioning: types.Conditioning) -> io.NodeOutput:
+    def execute(
+        cls, model: host.Managed, conditioning: types.Conditioning, start: float = 0.0, end: float = 0.0
+    ) -> io.NodeOutput:
         hidden, scale = frames_of(conditioning)
         width = model.module.condition_encoder.config.input_width
         if hidden.shape[-1] != width:
@@ -65,9 +87,21 @@ class ConditionEncoder(io.ComfyNode):
                 f"the conditioning is {hidden.shape[-1]} wide, this model expects {width}"
                 f"{_guess(hidden.shape[-1])}. {_FROM_TEXT}"
             )
+        run = run_between(hidden.shape[1], start, end)
         encoder = model.load().condition_encoder
         report = host.progress(cls.hidden.unique_id, lambda done, total: f"window {done} of {total}")
-        return io.NodeOutput(encode_song(encoder, hidden, scale=scale, device=model.device, on_window=report))
+        condition = encode_song(encoder, hidden, scale=scale, run=run, device=model.device, on_window=report)
+        host.show(cls.hidden.unique_id, _taken(hidden.shape[1], run))
+        return io.NodeOutput(condition)
+
+
+def _taken(frames: int, run: slice) -> str:
+    """The windows, frames and seconds of a run, for people to read."""
+    windows, steps = plan(frames), steps_of(frames, run)
+    return (
+        f"windows {run.start + 1} to {run.stop} of {len(windows)}: frames {windows[run.start].start} to "
+        f"{windows[run.stop - 1].end}, heard from {stated(steps.start, steps.stop)}"
+    )
 
 
 def _guess(width: int) -> str:
@@ -149,44 +183,3 @@ class LoadConditioning(io.ComfyNode):
         scale = torch.ones((hidden.shape[0], 1, 1), dtype=hidden.dtype)
         extra = {"pooled_output": None, "conditioning_scale": scale}
         return io.NodeOutput([[hidden, extra]], frame_seconds(hidden.shape[1]))
-
-
-class AlignedMelLength(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return io.Schema(
-            node_id="MM3AlignedMelLength",
-            display_name="MM3 Aligned Mel Length",
-            category="MM3",
-            description="How long a song of so many frames is: in latent steps, seconds and windows.",
-            search_aliases=["minimax music 3 length", "latent length"],
-            inputs=[
-                io.Int.Input(
-                    "frames",
-                    default=1500,
-                    min=1,
-                    max=MAX_FRAMES,
-                    tooltip="Frames of the language model, 25 per second. Not used when a conditioning is connected.",
-                ),
-                io.Conditioning.Input("conditioning", optional=True, tooltip="Count the frames of this instead."),
-            ],
-            outputs=[
-                io.Int.Output(
-                    display_name="aligned_length",
-                    tooltip="Latent steps of these frames encoded as one window: frames * 441 / 128, truncated.",
-                ),
-                io.Int.Output(
-                    display_name="song_length",
-                    tooltip="Latent steps of the whole song after its windows are joined: the length of the LATENT.",
-                ),
-                io.Float.Output(display_name="seconds", tooltip="Length of the audio in seconds."),
-                io.Int.Output(display_name="windows", tooltip="Windows that the sampler solves."),
-            ],
-        )
-
-    @classmethod
-    def execute(cls, frames: int, conditioning: types.Conditioning | None = None) -> io.NodeOutput:
-        if conditioning is not None:
-            frames = frames_of(conditioning)[0].shape[1]
-        joined = joined_length(frames)
-        return io.NodeOutput(aligned_length(frames), joined, latent_seconds(joined), len(plan(frames)))

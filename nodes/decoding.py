@@ -7,7 +7,7 @@ from ..mm3 import decode
 from ..mm3.decode import DEFAULT_TILE, decode_bytes
 from ..mm3.timing import SAMPLE_RATE
 from . import host, types
-from .sampling import latent_samples
+from .latents import latent_samples
 
 
 class DACDecode(io.ComfyNode):

@@ -1,16 +1,18 @@
 """MM3 DiT Euler Sampler."""
 
-import torch
-from comfy_api.latest import io
-from torch import Tensor
+from collections.abc import Callable
 
-from ..mm3 import Carry, SongCondition, solve_song
+from comfy_api.latest import io
+
+from ..mm3 import SongCondition, TransformerConfig, solve_song
 from ..mm3.flow import DEFAULT_GUIDANCE, DEFAULT_STEPS
 from ..mm3.song import solve_bytes
-from ..mm3.windows import OVERLAP, carried, windows_in
+from ..mm3.windows import plan
 from . import host, types
+from .latents import song_latent
+from .resume import matched, resume
 
-CARRY_KEY = "mm3_carry"
+MAX_SEED = 0xFFFFFFFFFFFFFFFF
 
 
 class DiTEulerSampler(io.ComfyNode):
@@ -46,15 +48,23 @@ class DiTEulerSampler(io.ComfyNode):
                     "seed",
                     default=0,
                     min=0,
-                    max=0xFFFFFFFFFFFFFFFF,
+                    max=MAX_SEED,
                     control_after_generate=True,
                     tooltip="Seed of the noise. Song n of a batch uses seed + n.",
                 ),
                 io.Latent.Input(
                     "previous_latent",
                     optional=True,
-                    tooltip="Continue from this latent: the first window is pinned to its end. The frames of the "
-                    "condition begin 4 s (100 frames) before its end.",
+                    tooltip="Continue from this latent: the first window is pinned to it for 2 s. A condition with a "
+                    "start begins there in this latent, too; any other is taken to begin 4 s (100 frames) before its "
+                    "end.",
+                ),
+                io.String.Input(
+                    "seeds",
+                    default="",
+                    optional=True,
+                    tooltip="A list of seeds, such as 1, 2, 3: each renders a song of its own into the batch, equal to "
+                    "its own run. Leave it empty to render seed alone.",
                 ),
             ],
             outputs=[
@@ -76,96 +86,64 @@ class DiTEulerSampler(io.ComfyNode):
         cfg: float,
         seed: int,
         previous_latent: types.Latent | None = None,
+        seeds: str = "",
     ) -> io.NodeOutput:
         transformer = model.module.transformer
         config = transformer.config
-        given = condition.windows[0].shape[1]
-        if given != config.condition_channels:
-            raise ValueError(
-                f"the condition has {given} channels, this model expects {config.condition_channels}. "
-                "Encode it with the model that is connected here."
-            )
-        carry, first_window = _resume(previous_latent, condition, config.latent_channels)
-        compute = transformer.compute_dtype
-        both = solve_bytes(config, compute, batched=True)
+        require_same_model(condition, config)
+        start, condition = matched(resume(previous_latent, condition, config.latent_channels), condition)
+        every = _seeds(seeds, seed, condition.batch)
+        takes = len(every) // condition.batch
+        both = solve_bytes(config, transformer.compute_dtype, batched=True)
         model.load(both)
-        windows = len(condition.windows)
-
-        def describe(done: int, total: int) -> str:
-            song, window = divmod((done - 1) // steps, windows)
-            songs = f"song {song + 1} of {condition.batch}, " if condition.batch > 1 else ""
-            return f"{songs}window {window + 1} of {windows}"
-
         latent, carry = solve_song(
             transformer,
-            condition,
-            seed=seed,
+            condition.repeated(takes),
+            seed=every,
             steps=steps,
             guidance=cfg,
-            carry=carry,
-            first_window=first_window,
+            carry=start.carry and start.carry.repeated(takes),
+            first_window=start.window,
             batched=host.has_room(model.device, both),
             device=model.device,
-            on_step=host.progress(cls.hidden.unique_id, describe),
+            on_step=host.progress(cls.hidden.unique_id, describe_steps(condition, steps, len(every))),
         )
-        kept = {"latent": carry.latent, "condition": carry.condition, "next_window": first_window + windows}
-        return io.NodeOutput(
-            {"samples": latent.to(host.intermediate_device()), "type": "audio", CARRY_KEY: kept},
-        )
+        if start.text:
+            host.show(cls.hidden.unique_id, start.text)
+        next_window = start.window + len(condition.windows)
+        return io.NodeOutput(song_latent(latent, carry, first_window=start.window, next_window=next_window))
 
 
-def _resume(previous: types.Latent | None, condition: SongCondition, channels: int) -> tuple[Carry | None, int]:
-    """What the first window is pinned to, and its index in the song.
-
-    The latent always comes from the samples. The carried condition is trusted only if the samples are those that it
-    was saved with; else the condition's own frames stand in for it.
-    """
-    if previous is None:
-        return None, 0
-    samples = latent_samples(previous, channels).float().cpu()
-    batch, _, length = samples.shape
-    if batch != condition.batch:
+def require_same_model(condition: SongCondition, config: TransformerConfig) -> None:
+    """Raise ValueError unless a condition was encoded for a model of these sizes."""
+    given = condition.windows[0].shape[1]
+    if given != config.condition_channels:
         raise ValueError(
-            f"previous_latent holds {batch} songs, the condition {condition.batch}. Connect the same number of both."
+            f"the condition has {given} channels, this model expects {config.condition_channels}. "
+            "Encode it with the model that is connected here."
         )
-    if length < OVERLAP:
-        raise ValueError(
-            f"previous_latent has {length} latent steps, at least {OVERLAP} (4 s) are needed to continue from it."
-        )
-    latent = samples[..., carried(length)]
-    kept = previous.get(CARRY_KEY)
-    if isinstance(kept, dict) and _fits(kept, latent, condition):
-        return Carry(latent, kept["condition"]), kept["next_window"]
-    host.log.warning(
-        "MM3: previous_latent does not carry the condition of its own end (it was loaded, edited or made elsewhere); "
-        "the frames of the new condition stand in for it over the first 2 s."
-    )
-    own = condition.windows[0][..., : latent.shape[-1]]
-    return Carry(latent, own), windows_in(length)
 
 
-def _fits(kept: dict[str, object], latent: Tensor, condition: SongCondition) -> bool:
-    saved, carried_condition = kept.get("latent"), kept.get("condition")
-    return (
-        isinstance(saved, Tensor)
-        and isinstance(carried_condition, Tensor)
-        and isinstance(kept.get("next_window"), int)
-        and carried_condition.shape == (latent.shape[0], condition.windows[0].shape[1], latent.shape[-1])
-        and torch.equal(saved, latent)
-    )
+def describe_steps(condition: SongCondition, steps: int, songs: int) -> Callable[[int, int], str]:
+    """Names song and window of a step, counted from 1 on."""
+    windows, whole = len(condition.windows), len(plan(condition.frames))
+
+    def describe(done: int, total: int) -> str:
+        song, window = divmod((done - 1) // steps, windows)
+        counted = f"song {song + 1} of {songs}, " if songs > 1 else ""
+        return f"{counted}window {condition.first_window + window + 1} of {whole}"
+
+    return describe
 
 
-def latent_samples(latent: types.Latent, channels: int) -> Tensor:
-    """The samples of a LATENT, (B, channels, T).
+def _seeds(listed: str, seed: int, songs: int) -> list[int]:
+    """Seed of every song: `seed` counted up, or that for each seed of a list.
 
     Raises:
-        ValueError: If it is not a latent of this model.
+        ValueError: If the list holds anything but seeds.
     """
-    samples = latent.get("samples")
-    if not isinstance(samples, Tensor) or samples.ndim != 3 or samples.shape[1] != channels or not samples.numel():
-        shape = list(samples.shape) if isinstance(samples, Tensor) else type(samples).__name__
-        raise ValueError(
-            f"the latent is {shape}, expected [songs, {channels}, latent steps]. Connect MM3 DiT Euler Sampler, or "
-            "another latent of MiniMax Music 3."
-        )
-    return samples
+    words = listed.replace(",", " ").split()
+    for word in words:
+        if not word.isascii() or not word.isdigit() or int(word) > MAX_SEED:
+            raise ValueError(f"seeds holds {word!r}, expected whole numbers from 0 to {MAX_SEED}, such as 1, 2, 3.")
+    return [first + song for first in (map(int, words) if words else [seed]) for song in range(songs)]

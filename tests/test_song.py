@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from watching import watched
 
 from mm3 import Carry, SongCondition, encode_song, solve_song
 from mm3.demo import demo_hidden
@@ -84,14 +85,13 @@ def test_song_is_the_windows_solved_in_order_each_pinned_to_the_one_before(dit, 
 
 
 def test_the_field_sees_the_carried_condition_over_the_pinned_steps(dit, condition):
-    seen = []
-    hook = dit.transformer.register_forward_pre_hook(lambda _, given: seen.append(given[2].clone()))
-    _, carry = solve_window(dit.transformer, condition.windows[0], seed=0, index=0, steps=1, guidance=1.0)
-    solve_window(dit.transformer, condition.windows[1], seed=0, index=1, steps=1, guidance=1.0, carry=carry)
-    hook.remove()
-    assert torch.equal(seen[1][..., :172], condition.windows[0][..., 345:517])
-    assert torch.equal(seen[1][..., 172:], condition.windows[1][..., 172:])
-    assert not torch.equal(seen[1][..., :172], condition.windows[1][..., :172])
+    with watched(dit.transformer) as seen:
+        _, carry = solve_window(dit.transformer, condition.windows[0], seed=0, index=0, steps=1, guidance=1.0)
+        solve_window(dit.transformer, condition.windows[1], seed=0, index=1, steps=1, guidance=1.0, carry=carry)
+    _, given = seen[1]
+    assert torch.equal(given[..., :172], condition.windows[0][..., 345:517])
+    assert torch.equal(given[..., 172:], condition.windows[1][..., 172:])
+    assert not torch.equal(given[..., :172], condition.windows[1][..., :172])
 
 
 @pytest.mark.parametrize("split", [1, 2])
@@ -111,11 +111,10 @@ def test_a_window_number_selects_the_noise(dit, condition):
         solve_song(dit.transformer, part(condition, 0), seed=9, steps=1, first_window=index)[0] for index in (0, 1)
     )
     assert not torch.equal(one, other)
-    seen = []
-    hook = dit.transformer.register_forward_pre_hook(lambda _, given: seen.append(given[0][:1].clone()))
-    solve_song(dit.transformer, part(condition, 0), seed=9, steps=1, first_window=7)
-    hook.remove()
-    assert torch.equal(seen[0], window_noise(9, 7, 128, 689))
+    with watched(dit.transformer) as seen:
+        solve_song(dit.transformer, part(condition, 0), seed=9, steps=1, first_window=7)
+    latent, _ = seen[0]
+    assert torch.equal(latent[:1], window_noise(9, 7, 128, 689))
 
 
 def test_second_run_equals_the_first(dit, condition, whole):

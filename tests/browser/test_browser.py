@@ -20,6 +20,8 @@ pytest.importorskip("playwright", reason="no playwright here: pip install playwr
 
 PACK = Path(__file__).parents[2]
 SAVED, SONG = "MM3 saved conditioning rendered again", "MM3 text to song"
+REROLL, REPAINT = "MM3 song re-rolled from a point", "MM3 range repainted"
+PROMPTS = {SONG: "text_to_song", SAVED: "saved_conditioning", REROLL: "reroll_from", REPAINT: "repaint_range"}
 TEXT_ENCODER = "minimax_music3_text_encoder_pruned_int8_convrot.safetensors"
 
 
@@ -30,21 +32,28 @@ def open_template(page, title):
     page.wait_for_function("() => app.graph.nodes.some(node => node.type === 'MM3DACDecode')", timeout=30_000)
 
 
-def set_widget(page, node_type, name, value):
+def set_widget(page, node_type, name, value, which=0):
     page.evaluate(
-        """([type, name, value]) => {
-            const node = app.graph.nodes.find(node => node.type === type)
+        """([type, name, value, which]) => {
+            const node = app.graph.nodes.filter(node => node.type === type)[which]
             node.widgets.find(widget => widget.name === name).value = value
         }""",
-        [node_type, name, value],
+        [node_type, name, value, which],
     )
+
+
+def run_to_player(page):
+    """Press Run; the player with the audio in it."""
+    page.get_by_role("button", name="Run", exact=True).first.click()
+    page.wait_for_function("() => document.querySelector('audio')?.readyState >= 2", timeout=120_000)
+    return page.locator("audio").first
 
 
 def graph_only(prompt):
     return {key: (node["class_type"], node["inputs"]) for key, node in prompt.items()}
 
 
-@pytest.mark.parametrize(("title", "prompt"), [(SONG, "text_to_song"), (SAVED, "saved_conditioning")])
+@pytest.mark.parametrize(("title", "prompt"), PROMPTS.items())
 def test_example_opens_whole_and_is_the_prompt_of_the_same_graph(page, title, prompt):
     open_template(page, title)
     missing = page.evaluate("app.graph.nodes.map(n => n.type).filter(t => !LiteGraph.registered_node_types[t])")
@@ -67,9 +76,7 @@ def test_the_text_encoder_that_is_not_there_is_offered_for_download(page):
 def test_saved_conditioning_runs_to_a_player_that_plays_the_song(page, frames):
     open_template(page, SAVED)
     set_widget(page, "MM3DiTEulerSampler", "steps", 4)
-    page.get_by_role("button", name="Run", exact=True).first.click()
-    page.wait_for_function("() => document.querySelector('audio')?.readyState >= 2", timeout=120_000)
-    audio = page.locator("audio").first
+    audio = run_to_player(page)
     assert audio.is_visible()
     seconds = latent_seconds(joined_length(frames))
     assert audio.evaluate("audio => audio.duration") == pytest.approx(seconds, abs=0.01)
@@ -77,9 +84,31 @@ def test_saved_conditioning_runs_to_a_player_that_plays_the_song(page, frames):
     page.wait_for_function("() => document.querySelector('audio').currentTime > 0.1", timeout=20_000)
 
 
+def test_a_song_is_re_rolled_and_says_what_is_new(page, frames):
+    open_template(page, REROLL)
+    for which in (0, 1):
+        set_widget(page, "MM3DiTEulerSampler", "steps", 2, which)
+    set_widget(page, "MM3ConditionEncoder", "start", 4, 1)
+    audio = run_to_player(page)
+    assert audio.evaluate("audio => audio.duration") == pytest.approx(latent_seconds(joined_length(frames)), abs=0.01)
+    page.get_by_text("takes over 4.01 to 6.00 s, new from 6.00 s").wait_for(timeout=10_000)
+    page.get_by_text("keeps 0.00 to 5.00 s, then the next latent").wait_for(timeout=10_000)
+
+
+def test_a_range_is_repainted_and_reported_on(page, frames):
+    open_template(page, REPAINT)
+    set_widget(page, "MM3DiTEulerSampler", "steps", 2)
+    for name, value in {"start": 1, "end": 4, "steps": 2}.items():
+        set_widget(page, "MM3Repaint", name, value)
+    audio = run_to_player(page)
+    assert audio.evaluate("audio => audio.duration") == pytest.approx(latent_seconds(joined_length(frames)), abs=0.01)
+    page.get_by_text("new: 0.00 to 6.00 s (windows 1 to 1)").wait_for(timeout=10_000)
+    page.get_by_text("window 1, 0.00 to 5.00 s: RMS").wait_for(timeout=10_000)
+
+
 def test_every_node_has_a_help_page_that_names_its_sockets(comfy):
     nodes = {key: info for key, info in json.loads(comfy.get("/object_info")).items() if info["category"] == "MM3"}
-    assert len(nodes) == 7
+    assert len(nodes) == 11
     for key, info in nodes.items():
         text = comfy.get(f"/extensions/mm3/docs/{key}.md").decode("ascii")
         assert text.startswith(f"# {info['display_name']}\n")

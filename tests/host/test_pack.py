@@ -17,7 +17,11 @@ NODES = {
     "MM3LoadConditioning": ("MM3 Load Conditioning", ["CONDITIONING", "FLOAT"]),
     "MM3AlignedMelLength": ("MM3 Aligned Mel Length", ["INT", "INT", "FLOAT", "INT"]),
     "MM3DiTEulerSampler": ("MM3 DiT Euler Sampler", ["LATENT"]),
+    "MM3JoinLatents": ("MM3 Join Latents", ["LATENT"]),
+    "MM3Repaint": ("MM3 Repaint", ["LATENT"]),
     "MM3DACDecode": ("MM3 DAC Decode", ["AUDIO"]),
+    "MM3WindowReport": ("MM3 Window Report", ["STRING"]),
+    "MM3SongPosition": ("MM3 Song Position", ["INT", "INT", "INT", "FLOAT"]),
 }
 
 
