@@ -52,6 +52,8 @@ def render(options: argparse.Namespace) -> None:
                 seed=options.seed,
                 steps=options.steps,
                 guidance=options.cfg,
+                shift=options.time_shift,
+                guided_between=(options.cfg_start, options.cfg_end),
                 device=device,
                 on_step=bar,
             )
@@ -149,6 +151,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--latent-out", type=Path, help="safetensors file for the latent, `samples` [B, 128, T]")
     command.add_argument("--steps", type=int, default=DEFAULT_STEPS, help="Euler steps per window")
     command.add_argument("--cfg", type=float, default=DEFAULT_GUIDANCE, help="guidance weight; 1 halves the cost")
+    command.add_argument("--time-shift", type=float, default=1.0, help="moves steps to the noise; 1 is the reference")
+    command.add_argument("--cfg-start", type=float, default=0.0, help="flow time from which guidance is used")
+    command.add_argument("--cfg-end", type=float, default=1.0, help="flow time up to which guidance is used")
     command.add_argument("--seed", type=int, default=0, help="seed of the noise")
     command.add_argument("--dtype", choices=_DTYPES, default="fp32", help="dtype of the wide matrix products")
     command.add_argument("--device", help="torch device (default: the best there is)")

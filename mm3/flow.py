@@ -13,6 +13,7 @@ from .transformer import MiniMaxMusic3Transformer1DModel
 
 DEFAULT_STEPS = 30
 DEFAULT_GUIDANCE = 1.7
+ALWAYS = (0.0, 1.0)
 
 # The reference never lets the noise of the pinned steps vanish entirely.
 _SIGMA_FLOOR = 1e-6
@@ -21,18 +22,30 @@ Velocity = Callable[[Tensor, Tensor], Tensor]
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def time_grid(steps: int) -> list[float]:
+def time_grid(steps: int, shift: float = 1.0) -> list[float]:
     """Flow times at which the velocity is asked for: i / steps, never 1.
 
+    A shift above 1 moves them towards the noise, where the flow bends most, by t -> t / (t + shift * (1 - t)).
+
     Raises:
-        ValueError: If `steps` is not positive.
+        ValueError: If `steps` or `shift` is not positive.
     """
     if steps < 1:
         raise ValueError(f"the number of steps must be positive, got {steps}")
-    return [step / steps for step in range(steps)]
+    if shift <= 0:
+        raise ValueError(f"the time shift must be positive, got {shift}")
+    times = [step / steps for step in range(steps)]
+    return times if shift == 1.0 else [t / (t + shift * (1.0 - t)) for t in times]
 
 
-def guided(field: Field, condition: Tensor, weight: float, *, batched: bool = True) -> Velocity:
+def guided(
+    field: Field,
+    condition: Tensor,
+    weight: float,
+    *,
+    batched: bool = True,
+    between: tuple[float, float] = ALWAYS,
+) -> Velocity:
     """Velocity under classifier-free guidance: w * v(condition) + (1 - w) * v(zeros).
 
     Args:
@@ -40,19 +53,28 @@ def guided(field: Field, condition: Tensor, weight: float, *, batched: bool = Tr
         condition: (B, C, T).
         weight: Guidance weight w; 1 runs the conditional branch alone.
         batched: Both branches in one forward; else one after the other, in half the memory.
+        between: Flow times [start, end) with guidance; at others the conditional branch runs alone.
     """
+
+    def conditional(x: Tensor, t: Tensor) -> Tensor:
+        return field(x, t, condition)
+
     if weight == 1.0:
-        return lambda x, t: field(x, t, condition)
+        return conditional
     zeros = torch.zeros_like(condition)
-    if not batched:
-        return lambda x, t: torch.lerp(field(x, t, zeros), field(x, t, condition), weight)
-    both = torch.cat((condition, zeros))
+    both = torch.cat((condition, zeros)) if batched else None
 
-    def velocity(x: Tensor, t: Tensor) -> Tensor:
-        conditional, unconditional = field(x.repeat(2, 1, 1), t.repeat(2), both).chunk(2)
-        return torch.lerp(unconditional, conditional, weight)
+    def combined(x: Tensor, t: Tensor) -> Tensor:
+        if both is None:
+            return torch.lerp(field(x, t, zeros), field(x, t, condition), weight)
+        with_condition, without = field(x.repeat(2, 1, 1), t.repeat(2), both).chunk(2)
+        return torch.lerp(without, with_condition, weight)
 
-    return velocity
+    def switched(x: Tensor, t: Tensor) -> Tensor:
+        time = round(float(t[0]), 6)  # float32 knows no more
+        return combined(x, t) if between[0] <= time < between[1] else conditional(x, t)
+
+    return combined if between == ALWAYS else switched
 
 
 def solve(
@@ -60,6 +82,7 @@ def solve(
     noise: Tensor,
     steps: int = DEFAULT_STEPS,
     *,
+    shift: float = 1.0,
     prompt: Tensor | None = None,
     ending: Tensor | None = None,
     on_step: Callable[[int, Tensor], None] | None = None,
@@ -70,26 +93,29 @@ def solve(
         velocity: `((B, C, T), (B,)) -> (B, C, T)`.
         noise: (B, C, T). Not written to.
         steps: Euler steps.
+        shift: Time shift of the grid; 1 is the reference's even grid.
         prompt: (B, C, P) with P <= T: the leading steps are pinned at every time to the straight path from their
             noise to this latent, and equal it in the result.
         ending: (B, C, E) with P + E <= T: the same for the trailing steps.
         on_step: Called with (index of the step, latent after it); raising from it ends the solve.
 
     Raises:
-        ValueError: If `steps` is not positive.
+        ValueError: If `steps` or `shift` is not positive.
     """
     x = noise.float()
     prompt = noise[..., :0] if prompt is None else prompt
     ending = noise[..., :0] if ending is None else ending
     left, right = prompt.shape[-1], noise.shape[-1] - ending.shape[-1]
     pinned = left > 0 or right < noise.shape[-1]
-    for index, t in enumerate(time_grid(steps)):
+    times = [*time_grid(steps, shift), 1.0]
+    for index, t in enumerate(times[:-1]):
         if pinned:
             x = torch.cat(
                 (_on_path(noise[..., :left], prompt, t), x[..., left:right], _on_path(noise[..., right:], ending, t)),
                 dim=-1,
             )
-        x = x + velocity(x, torch.full((x.shape[0],), t, device=x.device)) / steps
+        change = velocity(x, torch.full((x.shape[0],), t, device=x.device))
+        x = x + (change / steps if shift == 1.0 else change * (times[index + 1] - t))
         if on_step is not None:
             on_step(index, x)
     return torch.cat((prompt, x[..., left:right], ending), dim=-1) if pinned else x

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .condition import MiniMaxMusic3ConditionEncoder
 from .config import TransformerConfig
-from .flow import DEFAULT_GUIDANCE, DEFAULT_STEPS, guided, solve
+from .flow import ALWAYS, DEFAULT_GUIDANCE, DEFAULT_STEPS, guided, solve
 from .noise import window_noise
 from .run import Carry, SongCondition
 from .timing import FRAME_RATE
@@ -68,6 +68,8 @@ def solve_song(
     seed: int | Sequence[int],
     steps: int = DEFAULT_STEPS,
     guidance: float = DEFAULT_GUIDANCE,
+    shift: float = 1.0,
+    guided_between: tuple[float, float] = ALWAYS,
     carry: Carry | None = None,
     ending: Carry | None = None,
     first_window: int | None = None,
@@ -85,6 +87,8 @@ def solve_song(
         seed: Row b draws the noise of `seed + b`, or of `seed[b]` where each row has its own.
         steps: Euler steps per window.
         guidance: Guidance weight.
+        shift: Time shift of the grid; 1 is the reference.
+        guided_between: Flow times [start, end) with guidance; the whole solve is the reference.
         carry: What the window before the first hands on, or None at the start of a song.
         ending: What the last steps of the last window are pinned to, or None at the end of a song.
         first_window: Index that selects the noise of the first window; the condition's own if None.
@@ -95,7 +99,7 @@ def solve_song(
         The joined latent (B, 128, T), float32 on the CPU, and the carry of the last window.
 
     Raises:
-        ValueError: If `steps` is not positive.
+        ValueError: If `steps` or `shift` is not positive.
         NonFiniteError: If a latent is not finite; names window, step and dtype.
     """
     total = condition.batch * len(condition.windows) * steps
@@ -126,6 +130,8 @@ def solve_song(
                 index=first_window + index,
                 steps=steps,
                 guidance=guidance,
+                shift=shift,
+                guided_between=guided_between,
                 carry=row_carry,
                 ending=ending.row(row) if ending is not None and last else None,
                 batched=batched,
@@ -145,6 +151,8 @@ def solve_window(
     index: int,
     steps: int = DEFAULT_STEPS,
     guidance: float = DEFAULT_GUIDANCE,
+    shift: float = 1.0,
+    guided_between: tuple[float, float] = ALWAYS,
     carry: Carry | None = None,
     ending: Carry | None = None,
     batched: bool = True,
@@ -164,8 +172,9 @@ def solve_window(
     if ending is not None:
         tail, pinned = ending.latent.to(condition), ending.condition.to(condition)
         condition = torch.cat((condition[..., : length - pinned.shape[-1]], pinned), dim=-1)
-    velocity = guided(transformer.field(), transformer.embed_condition(condition), guidance, batched=batched)
-    latent = solve(velocity, noise, steps, prompt=prompt, ending=tail, on_step=on_step)
+    embedded = transformer.embed_condition(condition)
+    velocity = guided(transformer.field(), embedded, guidance, batched=batched, between=guided_between)
+    latent = solve(velocity, noise, steps, shift=shift, prompt=prompt, ending=tail, on_step=on_step)
     return latent, Carry(latent[..., carried(length)].cpu(), condition[..., carried(length)].cpu())
 
 

@@ -66,6 +66,7 @@ class DiTEulerSampler(io.ComfyNode):
                     tooltip="A list of seeds, such as 1, 2, 3: each renders a song of its own into the batch, equal to "
                     "its own run. Leave it empty to render seed alone.",
                 ),
+                *_schedule_inputs(),
             ],
             outputs=[
                 io.Latent.Output(
@@ -87,6 +88,9 @@ class DiTEulerSampler(io.ComfyNode):
         seed: int,
         previous_latent: types.Latent | None = None,
         seeds: str = "",
+        time_shift: float = 1.0,
+        cfg_start: float = 0.0,
+        cfg_end: float = 1.0,
     ) -> io.NodeOutput:
         transformer = model.module.transformer
         config = transformer.config
@@ -102,6 +106,8 @@ class DiTEulerSampler(io.ComfyNode):
             seed=every,
             steps=steps,
             guidance=cfg,
+            shift=time_shift,
+            guided_between=(cfg_start, cfg_end),
             carry=start.carry and start.carry.repeated(takes),
             first_window=start.window,
             batched=host.has_room(model.device, both),
@@ -112,6 +118,42 @@ class DiTEulerSampler(io.ComfyNode):
             host.show(cls.hidden.unique_id, start.text)
         next_window = start.window + len(condition.windows)
         return io.NodeOutput(song_latent(latent, carry, first_window=start.window, next_window=next_window))
+
+
+def _schedule_inputs() -> list[io.Input]:
+    return [
+        io.Float.Input(
+            "time_shift",
+            default=1.0,
+            min=0.1,
+            max=10.0,
+            step=0.1,
+            optional=True,
+            advanced=True,
+            tooltip="Moves the steps towards the noise, so that fewer are needed. 1.0 is the reference. Pairs of steps "
+            "and shift that another project found equal: 30 and 1.0, 20 and 1.5, 16 and 2.0, 12 and 3.0.",
+        ),
+        io.Float.Input(
+            "cfg_start",
+            default=0.0,
+            min=0.0,
+            max=1.0,
+            step=0.05,
+            optional=True,
+            advanced=True,
+            tooltip="Flow time from which guidance is used: 0.0 is noise. Before it, steps cost half.",
+        ),
+        io.Float.Input(
+            "cfg_end",
+            default=1.0,
+            min=0.0,
+            max=1.0,
+            step=0.05,
+            optional=True,
+            advanced=True,
+            tooltip="Flow time up to which guidance is used: 1.0 is the finished latent. From it on, steps cost half.",
+        ),
+    ]
 
 
 def require_same_model(condition: SongCondition, config: TransformerConfig) -> None:
