@@ -80,6 +80,7 @@ MISSHAPEN = {
     "direction": change("vocoder", "blocks.0.res_unit1.conv2.weight_v", lambda x: x.flatten()),
     "condition": change("condition_encoder", "layer_scale", lambda x: x.expand(2)),
     "size": change("transformer", "proj_out.weight", lambda x: x[None]),
+    "empty": change("condition_encoder", "proj.weight", lambda x: x[:, :0]),
     "query": change("transformer", PROJECTION.format("q"), lambda x: x[:-1]),
 }
 FAULTS = {

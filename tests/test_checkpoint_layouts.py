@@ -157,3 +157,14 @@ def test_a_picked_condition_encoder_comes_before_that_of_the_checkpoint(tmp_path
     assert torch.equal(load_dit(open_dit(whole, encoder)).condition_encoder.proj.bias, other["proj.bias"])
     own = load_dit(open_dit(whole)).condition_encoder.proj.bias
     assert torch.equal(own, states["condition_encoder"]["proj.bias"])
+
+
+def test_a_torch_file_may_hold_transposed_and_shared_tensors(tmp_path, states, dit):
+    state = dict(comfy_dit(states))
+    name = "diffusion_transformer.transformer.layers.0.ff.ff.2.weight"
+    state[name] = state[name].mT.contiguous().mT
+    both = torch.cat([state["latent_conditioners.0.bias"], state["cond_layer_logits"]])
+    state["latent_conditioners.0.bias"], state["cond_layer_logits"] = both.split([32, 8])
+    assert not state[name].is_contiguous()
+    loaded = load_dit(open_checkpoint(write_pickle(tmp_path / "dit.pth", state)))
+    assert torch.equal(velocity(loaded), velocity(dit))

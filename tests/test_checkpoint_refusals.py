@@ -222,6 +222,9 @@ NO_TENSORS = {
     "a nested state": {"state_dict": {"a": torch.zeros(2)}},
     "a sparse tensor": {"a": torch.zeros(2, 2).to_sparse()},
     "numbered tensors": {1: torch.zeros(2)},
+    "an empty tensor": {"a": torch.zeros(0)},
+    "a tensor with gaps": {"a": torch.zeros(4, 4)[:, :2]},
+    "a repeated element": {"a": torch.zeros(1).expand(3)},
 }
 
 

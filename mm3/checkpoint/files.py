@@ -1,7 +1,9 @@
 """One tensor in a file, and the names and shapes of all tensors in a safetensors file."""
 
+import ctypes
 import json
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import torch
@@ -25,14 +27,12 @@ _DTYPES = {
     "BOOL": torch.bool,
 }
 _LENGTH_BYTES = 8
+_PIECE = 1 << 15  # elements: what torch converts on one thread, in the cache of a core; threads would wait at each
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor in a safetensors file. `read` maps the file for the time of the call's result only.
-
-    `shape` may add or leave out axes of length 1 against the file.
-    """
+    """One tensor in a file. `shape` may add or leave out axes of length 1 against the file."""
 
     path: Path
     key: str
@@ -44,9 +44,46 @@ class StoredTensor:
         return torch.Size(self.shape).numel()
 
     def read(self) -> Tensor:
-        """The tensor on the CPU, a view of the mapped file."""
-        with safe_open(self.path, framework="pt") as file:
-            return file.get_tensor(self.key).reshape(self.shape)
+        """The tensor on the CPU, of this shape and dtype."""
+        raise NotImplementedError
+
+    def copy_into(self, out: Tensor) -> None:
+        """Write the values to `out`, which is contiguous, in its dtype."""
+        out.copy_(self.read())
+
+
+@dataclass(frozen=True)
+class PlainTensor(StoredTensor):
+    """One tensor whose values lie in a row in the file, from the byte `start` on."""
+
+    start: int
+
+    def read(self) -> Tensor:
+        """The tensor on the CPU, in memory of its own."""
+        out = torch.empty(self.shape, dtype=self.dtype)
+        self.copy_into(out)
+        return out
+
+    def copy_into(self, out: Tensor) -> None:
+        """Write the values to `out`, which is contiguous, in its dtype. At most a piece is held beside it."""
+        # Read rather than mapped: mapped pages count as memory until they are let go, and fault one by one.
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(self.start)
+            if out.dtype == self.dtype:
+                self._fill(out.view(-1), file)
+                return
+            values = torch.empty(min(self.parameters, _PIECE), dtype=self.dtype)
+            for piece in out.view(-1).split(len(values)):
+                self._fill(values[: len(piece)], file)
+                piece.copy_(values[: len(piece)])
+
+    def _fill(self, values: Tensor, file: FileIO) -> None:
+        view = memoryview((ctypes.c_char * values.nbytes).from_address(values.data_ptr())).cast("B")
+        while view:
+            count = file.readinto(view)
+            if not count:
+                raise CheckpointError(f"{self.path.name} became shorter while it was read. Download it again.")
+            view = view[count:]
 
 
 def read_safetensors_header(path: Path) -> dict[str, StoredTensor]:
@@ -58,19 +95,31 @@ def read_safetensors_header(path: Path) -> dict[str, StoredTensor]:
     try:
         with safe_open(path, framework="pt") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-            return {key: _stored(path, key, part.get_shape(), part.get_dtype()) for key, part in slices.items()}
+            starts = _starts(path)
+            return {
+                key: _stored(path, key, part.get_shape(), part.get_dtype(), starts[key]) for key, part in slices.items()
+            }
     except (SafetensorError, OSError) as error:
         fault = _size_fault(path) or str(error)
         raise CheckpointError(f"{path.name} is not a complete safetensors file: {fault}. Download it again.") from error
 
 
-def _stored(path: Path, key: str, shape: list[int], dtype: str) -> StoredTensor:
+def _starts(path: Path) -> dict[str, int]:
+    """The first byte of every tensor in a file whose header is known to be sound."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        entries = json.loads(file.read(length))
+    base = _LENGTH_BYTES + length
+    return {name: base + entry["data_offsets"][0] for name, entry in entries.items() if name != "__metadata__"}
+
+
+def _stored(path: Path, key: str, shape: list[int], dtype: str, start: int) -> PlainTensor:
     if dtype not in _DTYPES:
         raise CheckpointError(
             f"{path.name}: tensor {shown([key])} has the unknown dtype {dtype}, which some quantised files use. "
             "Take an F32, F16 or BF16 file."
         )
-    return StoredTensor(path, key, tuple(shape), _DTYPES[dtype])
+    return PlainTensor(path, key, tuple(shape), _DTYPES[dtype], start)
 
 
 def _size_fault(path: Path) -> str | None:

@@ -23,11 +23,20 @@ class TensorView:
     strides: tuple[int, ...]
 
     @property
+    def dense(self) -> bool:
+        """Whether the elements lie side by side, in whatever order of the axes."""
+        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return steps + 1 == prod(self.shape) > 0
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in a row in the order of the axes."""
+        rows = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
+        return all(size == 1 or stride == row for size, stride, row in zip(self.shape, self.strides, rows, strict=True))
+
+    @property
     def needed_bytes(self) -> int:
-        if 0 in self.shape:
-            return 0
-        last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
-        return max(last + 1, prod(self.shape)) * self.dtype.itemsize
+        return (self.offset + prod(self.shape)) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,8 @@ def _view(
     view = TensorView(storage.record, record_bytes, dtype, _size(offset), _sizes(shape), _sizes(strides))
     if len(view.shape) != len(view.strides):
         raise PickleError("a tensor has more sizes than strides, or fewer")
+    if not view.dense:
+        raise PickleError("a tensor is empty, repeats its elements or leaves gaps")
     return view
 
 

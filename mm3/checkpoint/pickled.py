@@ -1,8 +1,8 @@
 """Torch's zip files (.pth, .pt): the tensors that their pickle lists, read without running any of it.
 
-`torch.load(mmap=True, weights_only=True)` would keep every page it touched, would not say where a tensor lies, and
-trusts the sizes in the pickle. Here the pickle is a list of names, sizes and records, checked against the archive, and
-each tensor is mapped by itself.
+`torch.load(mmap=True, weights_only=True)` would keep every page it touched until the last tensor is let go, and trusts
+the sizes in the pickle. Here the pickle is a list of names, sizes and records, checked against the archive, and each
+tensor is read by itself.
 """
 
 import struct
@@ -10,11 +10,10 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from .errors import CheckpointError, shown
-from .files import StoredTensor
+from .files import PlainTensor, StoredTensor
 from .pickle_names import PickleError, TensorView
 from .unpickle import tensors_of_pickle
 
@@ -24,19 +23,16 @@ _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowErro
 
 
 @dataclass(frozen=True)
-class PickledTensor(StoredTensor):
-    """One tensor in a torch zip file: a view of `stored_bytes` of it from `start` on."""
+class TransposedTensor(StoredTensor):
+    """One tensor whose axes lie in another order in the file, from the byte `start` on."""
 
     start: int
-    stored_bytes: int
     view: TensorView
 
     def read(self) -> Tensor:
-        """The tensor on the CPU, a view of the mapped file."""
-        mapped = torch.UntypedStorage.from_file(str(self.path), False, self.start + self.stored_bytes)
-        storage = mapped[self.start : self.start + self.stored_bytes]
-        tensor = torch.empty(0, dtype=self.dtype)
-        return tensor.set_(storage, self.view.offset, self.view.shape, self.view.strides).reshape(self.shape)
+        """The tensor on the CPU, in memory of its own."""
+        row = PlainTensor(self.path, self.key, (self.parameters,), self.dtype, self.start).read()
+        return row.as_strided(self.view.shape, self.view.strides).reshape(self.shape)
 
 
 def read_pickled_header(path: Path) -> dict[str, StoredTensor]:
@@ -92,11 +88,14 @@ def _bytes(path: Path, record: tuple[int, int]) -> bytes:
         return file.read(size)
 
 
-def _stored(path: Path, key: str, view: TensorView, records: dict[str, tuple[int, int]], folder: str) -> PickledTensor:
+def _stored(path: Path, key: str, view: TensorView, records: dict[str, tuple[int, int]], folder: str) -> StoredTensor:
     start, size = records.get(folder + view.record, (0, 0))
     if view.record_bytes != size or view.needed_bytes > size:
         raise CheckpointError(
             f"{path.name}: tensor {shown([key])} needs {max(view.record_bytes, view.needed_bytes):,} bytes, "
             f"its record holds {size:,}. Download it again."
         )
-    return PickledTensor(path, key, view.shape, view.dtype, start, size, view)
+    first = start + view.offset * view.dtype.itemsize
+    if view.contiguous:
+        return PlainTensor(path, key, view.shape, view.dtype, first)
+    return TransposedTensor(path, key, view.shape, view.dtype, first, view)
