@@ -120,7 +120,6 @@ def test_weight_norm_factors_under_both_names_are_refused(states, refuse):
     assert "conv_in" in refuse()
 
 
-@pytest.mark.xfail(strict=True, reason="fault: of two stored names for one parameter the last wins silently")
 @pytest.mark.parametrize("stray", ["decoder.model.9.alpha", "decoder.model.9.bias", "conv_out.bias"])
 def test_a_stray_tensor_of_a_codec_file_is_refused(stray, tmp_path, states):
     state = comfy_dav(states) | {stray: torch.zeros(1, 4, 1) if stray.endswith("alpha") else torch.zeros(1)}

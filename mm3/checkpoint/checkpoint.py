@@ -95,6 +95,11 @@ def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where:
         name, rest = _place(key, matches)
         if rest is None:
             ignored[name].append(key)
+        elif rest in parts[name]:
+            raise CheckpointError(
+                f"{where} holds {name} {rest} twice: as {shown([parts[name][rest].key])} and as {shown([key])}. "
+                "Download it again."
+            )
         else:
             parts[name][rest] = replace(tensor, shape=restored_shape(rest, tensor.shape))
     used = [tensor for held in parts.values() for tensor in held.values()]
