@@ -18,6 +18,7 @@ from .hidden import load_hidden
 from .load import load_dit, load_vocoder, open_whole, skeleton
 from .song import NonFiniteError, encode_song, solve_song
 from .timing import SAMPLE_RATE, frame_seconds
+from .windows import plan
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -42,6 +43,8 @@ def render(options: argparse.Namespace) -> None:
     dit_file, vocoder_file = open_whole(options.checkpoint, options.vocoder, options.condition_encoder)
     hidden = load_hidden(options.hidden)
     for path in filter(None, (options.out, options.latent_out)):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder, expected the name of a file to write")
         path.parent.mkdir(parents=True, exist_ok=True)
     with torch.inference_mode():
         dit = load_dit(dit_file, dtype=_DTYPES[options.dtype]).to(device)
@@ -89,6 +92,7 @@ def inspect(options: argparse.Namespace) -> None:
 def demo(options: argparse.Namespace) -> None:
     """Make a tiny model and frames, and render them."""
     folder = options.folder
+    plan(options.frames)
     checkpoint = write_demo_checkpoint(folder / "checkpoint")
     hidden = write_demo_hidden(folder / "hidden.safetensors", options.frames)
     print(f"Tiny random model in {checkpoint}, {frame_seconds(options.frames):.0f} s of hidden frames in {hidden}.")
@@ -142,9 +146,10 @@ def _device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"--device is {name!r}, expected cuda, cuda:1, mps or cpu") from error
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"--device is {name!r}, expected one that works here, such as cpu ({reason})") from error
 
 
 def _parser() -> argparse.ArgumentParser:

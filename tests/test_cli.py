@@ -161,7 +161,7 @@ def test_a_wrong_file_of_frames_and_a_wrong_vocoder_are_one_line(render, frames,
     assert "hidden.safetensors" in error_line(capfd)
 
 
-@pytest.mark.parametrize("option", ["--out={}/song", "--device=nonsense"])
+@pytest.mark.parametrize("option", ["--out={}/song", "--device=nonsense", "--device=xpu:7", "--latent-out={}"])
 def test_an_output_or_device_that_cannot_be_is_one_line(option, render, tmp_path, capfd):
     assert render("--steps=1", option.format(tmp_path)) == 1
     error_line(capfd)
@@ -171,3 +171,8 @@ def test_folders_of_outputs_are_made(render, tmp_path):
     latent = tmp_path / "absent/latent.safetensors"
     assert render("--steps=1", f"--latent-out={latent}") == 0
     assert latent.is_file()
+
+
+def test_a_demo_without_frames_is_one_line(tmp_path, capfd):
+    assert main(["demo", f"--folder={tmp_path}", "--frames=0"]) == 1
+    error_line(capfd)

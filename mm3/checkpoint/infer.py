@@ -23,7 +23,7 @@ def transformer_config(shapes: Shapes, stated: Stated) -> TransformerConfig:
         latent_channels=latents,
         condition_channels=inputs - 2 * latents,
         width=width,
-        depth=1 + max(blocks, default=-1),
+        depth=len(set(blocks)),
         ff_width=ff_width,
         fourier_features=2 * _shape(shapes, "time_proj.weight", 2)[0],
         **heads,
