@@ -1,6 +1,6 @@
 """A checkpoint on disk: what it is, which components it holds, and their parameters, strictly checked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from ..config import ConditionEncoderConfig, TransformerConfig, VocoderConfig
+from ..quant import PackedWeight
 from .errors import CheckpointError
 from .files import StoredTensor, component_files, read_header, read_json, shard_files
 from .fuse import Recipe, recipes
 from .infer import Shapes, condition_encoder_config, transformer_config, vocoder_config
 from .layouts import LAYOUTS, detect
+from .packed import is_packed, packed_weight
+from .scales import with_scales
 
 COMPONENTS = ("transformer", "condition_encoder", "vocoder")
 _NAMED = 4
@@ -94,14 +97,24 @@ class Component:
                 "Download the file again, or choose another."
             )
 
-    def state(self, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    @property
+    def packed(self) -> bool:
+        """Whether any weight is stored in fewer bits than it stands for."""
+        return any(is_packed(recipe) for recipe in self.recipes.values())
+
+    def packed_weights(self, names: Collection[str]) -> dict[str, PackedWeight]:
+        """Those of the named parameters that are stored packed and can be kept so, on the CPU."""
+        weights = ((name, packed_weight(self.recipes[name])) for name in names if name in self.recipes)
+        return {name: weight for name, weight in weights if weight is not None}
+
+    def state(self, expected: Mapping[str, Tensor], without: Collection[str] = ()) -> dict[str, Tensor]:
         """Parameters on the CPU, in the dtypes of `expected`. Holds each once; reads one stored tensor at a time.
 
         Raises:
             CheckpointError: As `check`.
         """
         self.check(expected)
-        return {name: self.recipes[name].make(wanted.dtype) for name, wanted in expected.items()}
+        return {name: self.recipes[name].make(wanted.dtype) for name, wanted in expected.items() if name not in without}
 
 
 @dataclass(frozen=True)
@@ -169,6 +182,7 @@ def _merged(files: list[Path]) -> dict[str, StoredTensor]:
 
 def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where: str) -> dict[str, Component]:
     """Rename tensors by the layout that they follow and sort them into components."""
+    stored = with_scales(stored)
     found = detect(stored)
     if found is None:
         names = ", ".join(list(stored)[:_NAMED]) or "no tensor"

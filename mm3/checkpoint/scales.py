@@ -1,0 +1,137 @@
+"""Quantised tensors of safetensors files: int8 and float8 weights put together with the scales beside them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from ..quant.scaled import ScaledRows, is_hadamard_size
+from .errors import CheckpointError
+from .files import StoredTensor
+
+_SETTINGS = ".comfy_quant"
+_SCALES = (".weight_scale", ".scale_weight")
+_OF_INPUTS = (".input_scale", ".scale_input")  # for products in low precision, which are not done here
+_MARKERS = ("scaled_fp8",)
+_FLOAT8 = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+_INTEGERS = (torch.int8, torch.uint8)
+_LONGEST_SETTINGS = 4096
+_ADVICE = "Use an int8_convrot, fp8, fp16, bf16 or fp32 file."
+
+
+@dataclass(frozen=True)
+class ScaledTensor(StoredTensor):
+    """A weight of int8 or float8 values (`dtype`), with one scale for all or one a row."""
+
+    scale: StoredTensor
+    packing: ScaledRows
+
+    def read(self) -> Tensor:
+        """The weight that the values stand for, float32."""
+        values = self.values().flatten(1)
+        return self.packing.unpack(values, self.scales(), torch.float32).reshape(self.shape)
+
+    def values(self) -> Tensor:
+        """The values as stored, a view of the mapped file."""
+        return super().read().view(self.dtype)
+
+    def scales(self) -> Tensor:
+        """(rows, 1), float32."""
+        return self.scale.read().float().reshape(-1, 1).expand(self.shape[0], 1).contiguous()
+
+
+def with_scales(stored: dict[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """The same tensors, quantised weights with their scales in them, and nothing beside them.
+
+    Raises:
+        CheckpointError: If a quantisation is not known here, or a scale is missing or misshapen.
+    """
+    settings = _read_settings(tensor for key, tensor in stored.items() if key.endswith(_SETTINGS))
+    found = {
+        key: _scaled(key, tensor, stored, settings) if key.endswith(".weight") else tensor
+        for key, tensor in stored.items()
+        if not key.endswith(_MARKERS)
+    }
+    beside = {base + end for base in _bases(found) for end in (_SETTINGS, *_SCALES, *_OF_INPUTS)}
+    return {key: tensor for key, tensor in found.items() if key not in beside}
+
+
+def _bases(stored: Iterable[str]) -> list[str]:
+    return [key.removesuffix(".weight") for key in stored if key.endswith(".weight")]
+
+
+def _scaled(
+    key: str, weight: StoredTensor, stored: dict[str, StoredTensor], settings: dict[str, dict[str, object]]
+) -> StoredTensor:
+    base = key.removesuffix(".weight")
+    scale = next((stored[base + end] for end in _SCALES if base + end in stored), None)
+    stated = settings.get(base + _SETTINGS)
+    if stated is None and scale is None and weight.dtype not in _INTEGERS:
+        return weight
+    dtype, group = _format(weight, stated)
+    if scale is None:
+        raise CheckpointError(f"{key} is {dtype} without {base}{_SCALES[0]}. Download the file again.")
+    if len(weight.shape) < 2 or scale.parameters not in (1, weight.shape[0]) or len(scale.shape) > 2:
+        raise CheckpointError(
+            f"{scale.key} has shape {list(scale.shape)} for a weight of shape {list(weight.shape)}, "
+            f"expected one scale or one a row. {_ADVICE}"
+        )
+    if group and (not is_hadamard_size(group) or weight.shape[1] % group or len(weight.shape) != 2):
+        raise CheckpointError(
+            f"{key} of shape {list(weight.shape)} is rotated in groups of {group}, "
+            f"expected a power of 4 that divides its columns. {_ADVICE}"
+        )
+    return ScaledTensor(weight.path, weight.key, weight.shape, dtype, scale, ScaledRows(group))
+
+
+def _format(weight: StoredTensor, stated: dict[str, object] | None) -> tuple[torch.dtype, int]:
+    """Dtype of the values and size of the rotated groups, 0 if they are not rotated."""
+    if stated is None:
+        if weight.dtype not in _FLOAT8.values():
+            raise CheckpointError(
+                f"{weight.key} is {_name(weight.dtype)} and no comfy_quant tensor says how it was quantised. {_ADVICE}"
+            )
+        return weight.dtype, 0
+    name = stated.get("format")
+    nested = stated.get("params")
+    options = {**nested, **stated} if isinstance(nested, dict) else stated
+    if name == "int8_tensorwise" and weight.dtype == torch.int8:
+        group = options.get("convrot_groupsize", 256) if options.get("convrot", False) else 0
+        if isinstance(group, int):
+            return torch.int8, group
+    if isinstance(name, str) and name in _FLOAT8 and weight.dtype in (_FLOAT8[name], torch.uint8):
+        return _FLOAT8[name], 0
+    raise CheckpointError(
+        f"{weight.key} is {_name(weight.dtype)}, quantised as {json.dumps(stated)}, which is not known here. {_ADVICE}"
+    )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _read_settings(tensors: Iterable[StoredTensor]) -> dict[str, dict[str, object]]:
+    """The JSON objects in tensors of bytes; each file is opened once."""
+    by_file: dict[Path, list[StoredTensor]] = {}
+    for tensor in tensors:
+        by_file.setdefault(tensor.path, []).append(tensor)
+    settings = {}
+    for path, held in by_file.items():
+        with safe_open(path, framework="pt") as file:
+            for tensor in held:
+                settings[tensor.key] = _parsed(tensor, file.get_tensor(tensor.key))
+    return settings
+
+
+def _parsed(tensor: StoredTensor, raw: Tensor) -> dict[str, object]:
+    try:
+        value = json.loads(bytes(raw.flatten()[:_LONGEST_SETTINGS].view(torch.uint8).tolist()))
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{tensor.key} is not a JSON object that says how its weight was quantised. {_ADVICE}")
+    return value
