@@ -1,5 +1,6 @@
 """The only file that knows ComfyUI: its devices, dtypes, layers, attention, memory, progress and folders."""
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import comfy.ldm.modules.attention
 import comfy.model_management
 import comfy.model_patcher
 import comfy.ops
+import comfy.quant_ops
 import comfy.utils
 import folder_paths
 import torch
@@ -20,6 +22,8 @@ from torch import Tensor, nn
 from ..mm3.attention import AttentionBackend
 from ..mm3.checkpoint import CheckpointError, peek
 from ..mm3.operations import Operations
+from ..mm3.quant import PackedLinear, PackedWeight
+from ..mm3.quant.scaled import ScaledRows
 
 log = logging.getLogger("mm3")
 
@@ -100,6 +104,59 @@ def compute_dtype(weights: torch.dtype, parameters: int) -> torch.dtype:
 def operations(weights: torch.dtype, compute: torch.dtype) -> Operations:
     """ComfyUI's layers, which can be loaded in part and cast at use."""
     return comfy.ops.pick_operations(weights, compute)
+
+
+class _PackedLayer(PackedLinear, comfy.ops.CastWeightBiasOp):
+    """Our packed layer under ComfyUI's memory management: its values may wait elsewhere and come over at use."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        comfy.ops.run_every_op()
+        with comfy.ops.CastBiasWeightContext(
+            self, None, dtype=self.weight.dtype, device=x.device, bias_dtype=x.dtype, offloadable=True
+        ) as (values, bias):
+            return self.product(x, values, bias)
+
+
+def packed_layer(compute: torch.dtype) -> Callable[[PackedWeight, Tensor | None], nn.Module]:
+    """Makes layers of packed weights: ComfyUI's own quantised layers of int8 where it has them, ours of all others."""
+    own = _quantised_operations(compute)
+
+    def make(weight: PackedWeight, bias: Tensor | None) -> nn.Module:
+        if own is None or not isinstance(weight.packing, ScaledRows) or weight.values.dtype != torch.int8:
+            return _PackedLayer(weight, bias)
+        return _int8_layer(own, weight, weight.packing.group, bias)
+
+    return make
+
+
+def _quantised_operations(compute: torch.dtype) -> Operations | None:
+    """ComfyUI's quantised layers, set to multiply by the unpacked weight rather than to round their input to int8.
+
+    A weight that stands for the dtype of its input would be multiplied in int8, so it is told to stand for another.
+    """
+    algorithms = getattr(comfy.quant_ops, "QUANT_ALGOS", {})
+    if "int8_tensorwise" not in algorithms or not getattr(comfy.quant_ops, "_CK_AVAILABLE", False):
+        return None
+    other = torch.bfloat16 if compute == torch.float32 else torch.float32
+    return comfy.ops.mixed_precision_ops(compute_dtype=other, full_precision_mm=True)
+
+
+def _int8_layer(operations: Operations, weight: PackedWeight, group: int, bias: Tensor | None) -> nn.Module:
+    rows, columns = weight.shape
+    settings = {"format": "int8_tensorwise"} | ({"convrot": True, "convrot_groupsize": group} if group else {})
+    state = {
+        "weight": weight.values,
+        "weight_scale": weight.scale,
+        "comfy_quant": torch.tensor(list(json.dumps(settings).encode()), dtype=torch.uint8),
+    }
+    layer = operations.Linear(columns, rows, bias=bias is not None, device="cpu")
+    layer.load_state_dict(state if bias is None else state | {"bias": bias}, assign=True)
+    return layer
+
+
+def gigabytes(module: nn.Module) -> float:
+    """Memory that the weights of a module take."""
+    return comfy.model_management.module_size(module) / 1e9
 
 
 def attention() -> AttentionBackend:

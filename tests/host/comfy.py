@@ -33,6 +33,25 @@ def comfy_python(path: Path) -> str:
     return str(next((python for python in candidates if python.is_file()), "python"))
 
 
+def partial_loading(path: Path, base: Path, checkpoint: str, last: str = "audio") -> dict:
+    """What `inside/partial_loading.py` reports of a checkpoint; its layers were where they belong."""
+    script = PACK / "tests/host/inside/partial_loading.py"
+    done = subprocess.run(
+        [comfy_python(path), str(script), str(base), str(PACK), checkpoint, last],
+        cwd=path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
+    assert lines, done.stderr[-3000:]
+    report = json.loads(lines[0].removeprefix("REPORT "))
+    assert report["loaded"] and report["whole_offloaded"] == 0
+    assert 0 < report["partial_offloaded"] < report["novram_offloaded"]
+    return report
+
+
 class PromptError(Exception):
     """A prompt that ComfyUI refused, or that failed while it ran."""
 
