@@ -14,9 +14,11 @@ from ..quant import PackedWeight
 from .errors import CheckpointError
 from .files import StoredTensor, component_files, read_header, read_json, shard_files
 from .fuse import Recipe, recipes
+from .gguf import GGUFTensor, is_gguf, read_gguf
 from .infer import Shapes, condition_encoder_config, transformer_config, vocoder_config
 from .layouts import LAYOUTS, detect
 from .packed import is_packed, packed_weight
+from .ranks import with_rank
 from .scales import with_scales
 
 COMPONENTS = ("transformer", "condition_encoder", "vocoder")
@@ -158,8 +160,10 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
 
 def _file_components(path: Path) -> dict[str, Component]:
+    if is_gguf(path):
+        return _split(read_gguf(path), {}, path.name)
     if path.suffix != ".safetensors":
-        raise CheckpointError(f"{path.name} is not a .safetensors file. Choose a MiniMax Music 3 .safetensors file.")
+        raise CheckpointError(f"{path.name} is not a .safetensors or .gguf file. Choose a MiniMax Music 3 file.")
     return _split(_merged(shard_files(path)), {}, path.name)
 
 
@@ -177,12 +181,11 @@ def _merged(files: list[Path]) -> dict[str, StoredTensor]:
         if twice:
             raise CheckpointError(f"{file.name} repeats {min(twice)} of another shard. Download the folder again.")
         stored |= header
-    return stored
+    return with_scales(stored)
 
 
-def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where: str) -> dict[str, Component]:
+def _split(stored: Mapping[str, StoredTensor], stated: Mapping[str, object], where: str) -> dict[str, Component]:
     """Rename tensors by the layout that they follow and sort them into components."""
-    stored = with_scales(stored)
     found = detect(stored)
     if found is None:
         names = ", ".join(list(stored)[:_NAMED]) or "no tensor"
@@ -198,7 +201,7 @@ def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where:
             continue
         component, _, rest = name.partition(".")
         if component in parts:
-            parts[component][rest] = tensor
+            parts[component][rest] = with_rank(rest, tensor) if isinstance(tensor, GGUFTensor) else tensor
         else:
             parts[layout.components[0]][name] = tensor
     try:

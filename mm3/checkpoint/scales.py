@@ -1,7 +1,7 @@
 """Quantised tensors of safetensors files: int8 and float8 weights put together with the scales beside them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class ScaledTensor(StoredTensor):
         return self.scale.read().float().reshape(-1, 1).expand(self.shape[0], 1).contiguous()
 
 
-def with_scales(stored: dict[str, StoredTensor]) -> dict[str, StoredTensor]:
+def with_scales(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     """The same tensors, quantised weights with their scales in them, and nothing beside them.
 
     Raises:
@@ -65,7 +65,7 @@ def _bases(stored: Iterable[str]) -> list[str]:
 
 
 def _scaled(
-    key: str, weight: StoredTensor, stored: dict[str, StoredTensor], settings: dict[str, dict[str, object]]
+    key: str, weight: StoredTensor, stored: Mapping[str, StoredTensor], settings: dict[str, dict[str, object]]
 ) -> StoredTensor:
     base = key.removesuffix(".weight")
     scale = next((stored[base + end] for end in _SCALES if base + end in stored), None)

@@ -99,7 +99,7 @@ class BlockType:
 
 
 def _plain(name: str, dtype: torch.dtype) -> BlockType:
-    return BlockType(name, 1, dtype.itemsize, lambda blocks: blocks.contiguous().view(dtype).float())
+    return BlockType(name, 1, dtype.itemsize, lambda blocks: blocks.clone().view(dtype).float())  # aligned
 
 
 BLOCK_TYPES = {
