@@ -208,10 +208,20 @@ def checkpoint_choices(folder: str, components: frozenset[str]) -> list[str]:
     """
     files = [
         name
-        for name in folder_paths.get_filename_list(folder)
+        for name in [*folder_paths.get_filename_list(folder), *_gguf_files(folder)]
         if (path := folder_paths.get_full_path(folder, name)) and components <= peek(Path(path))
     ]
     return files + [f"{name}/" for name, path in _component_folders() if components <= peek(path)]
+
+
+def _gguf_files(folder: str) -> list[str]:
+    """GGUF files of a model folder, which ComfyUI's own lists leave out."""
+    listed = {
+        path.relative_to(root).as_posix()
+        for root in map(Path, folder_paths.get_folder_paths(folder))
+        for path in root.rglob("*.gguf")
+    }
+    return sorted(listed - set(folder_paths.get_filename_list(folder)))
 
 
 def checkpoint_path(folder: str, choice: str) -> Path:

@@ -5,11 +5,11 @@ import numpy
 import pytest
 import torch
 from gguf_writers import PACKED, write_gguf
-from layout_writers import comfy_dit, folded, write_state
+from layout_writers import WEIGHTS, comfy_dit, folded, write_state
 from quant_writers import WIDE_TRANSFORMER, is_wide
 from test_checkpoint import audio, velocity
 
-from mm3.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from mm3.checkpoint import CheckpointError, open_checkpoint, peek
 from mm3.demo import official_states
 from mm3.load import load_dit, load_vocoder
 from mm3.quant import PackedLinear
@@ -47,13 +47,11 @@ def fused(states, folder, type_of):
 
 
 def separate(states, folder, type_of):
-    """Official names: a file for each component."""
-    pairs = []
+    """Official names: a file for each component, all in one folder."""
     for name in ("transformer", "condition_encoder"):
-        meant = write_gguf(folder / f"{name}.gguf", states[name], type_of, arch=f"mm3-{name}")
-        floats = write_state(folder / f"{name}.safetensors", meant)
-        pairs.append((open_checkpoint(folder / f"{name}.gguf"), open_checkpoint(floats)))
-    return [Checkpoint(folder, one.components | other.components) for one, other in zip(*pairs, strict=True)]
+        meant = write_gguf(folder / "gguf" / f"{name}_some.gguf", states[name], type_of, arch=f"mm3-{name}")
+        write_state(folder / "floats" / name / WEIGHTS, meant)
+    return open_checkpoint(folder / "gguf"), open_checkpoint(folder / "floats")
 
 
 LINEAGES = {"Comfy-Org names": fused, "official names": separate}
@@ -144,6 +142,23 @@ def test_kernels_laid_flat_are_restored(states, tmp_path):
 def test_a_file_without_settings_and_with_another_ending_is_recognised(states, tmp_path):
     write_gguf(tmp_path / "blob", comfy_dit(states), mostly("Q4_0"), settings=False)
     assert set(open_checkpoint(tmp_path / "blob").components) == {"transformer", "condition_encoder"}
+
+
+def test_a_folder_with_two_files_of_one_component_is_refused(states, tmp_path):
+    for name in ("a.gguf", "b.gguf"):
+        write_gguf(tmp_path / name, states["condition_encoder"], lambda _: "F32")
+    with pytest.raises(CheckpointError, match=r"b\.gguf holds the condition_encoder again"):
+        open_checkpoint(tmp_path)
+
+
+def test_peek_finds_files_and_folders(states, tmp_path):
+    separate(states, tmp_path, mostly("Q8_0"))
+    fused(states, tmp_path, mostly("Q8_0"))
+    both = {"transformer", "condition_encoder"}
+    assert peek(tmp_path / "gguf") == peek(tmp_path / "dit.gguf") == both
+    assert peek(tmp_path / "gguf/transformer_some.gguf") == {"transformer"}
+    (tmp_path / "gguf/transformer_some.gguf").unlink()
+    assert peek(tmp_path / "gguf") == {"condition_encoder"}
 
 
 @pytest.mark.parametrize(

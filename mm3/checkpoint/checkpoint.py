@@ -140,8 +140,8 @@ class Checkpoint:
 def open_checkpoint(path: Path | str) -> Checkpoint:
     """Find out what a file or folder holds; no tensor data is read.
 
-    A folder is the official model (with `transformer/`, `condition_encoder/` and `vocoder/` inside, or some of them)
-    or a single component folder.
+    A folder is the official model (with `transformer/`, `condition_encoder/` and `vocoder/` inside, or some of them),
+    a single component folder, or one that holds a GGUF file of each component.
 
     Raises:
         FileNotFoundError: If there is nothing at this path.
@@ -167,7 +167,22 @@ def _file_components(path: Path) -> dict[str, Component]:
     return _split(_merged(shard_files(path)), {}, path.name)
 
 
+def _gguf_components(files: list[Path]) -> dict[str, Component]:
+    """Of files that hold a component each, or several."""
+    components: dict[str, Component] = {}
+    for file in files:
+        found = _file_components(file)
+        twice = components.keys() & found.keys()
+        if twice:
+            raise CheckpointError(f"{file.name} holds the {min(twice)} again. Keep one file of each in {file.parent}.")
+        components |= found
+    return components
+
+
 def _folder_components(folder: Path) -> dict[str, Component]:
+    blocks = sorted(folder.glob("*.gguf"))
+    if blocks and not any(folder.glob("*.safetensors")):
+        return _gguf_components(blocks)
     config = folder / "config.json"
     stated = read_json(config) if config.is_file() else {}
     return _split(_merged(component_files(folder)), stated, folder.name)
@@ -212,7 +227,11 @@ def _split(stored: Mapping[str, StoredTensor], stated: Mapping[str, object], whe
 
 def peek(path: Path) -> frozenset[str]:
     """Components that a file or folder holds by its headers; none if it cannot be loaded. Cached by size and time."""
-    files = [path] if path.is_file() else [*path.glob("*.safetensors*"), *path.glob("*/*.safetensors*")]
+    files = [path]
+    if path.is_dir():
+        files = [
+            file for end in (".safetensors*", ".gguf") for file in (*path.glob(f"*{end}"), *path.glob(f"*/*{end}"))
+        ]
     stamp = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files))
     return _peek(path, stamp)
 

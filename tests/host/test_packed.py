@@ -1,9 +1,11 @@
 """Packed weights in a real ComfyUI: the song of the command line, whole, in part, and with nothing on the device."""
 
 import pytest
+import torch
 from comfy import partial_loading
+from gguf_writers import write_gguf
 from layout_writers import comfy_dit, write_folder, write_state
-from quant_writers import WIDE_TRANSFORMER, int8
+from quant_writers import WIDE_TRANSFORMER, float8, int8, is_wide
 from safetensors.torch import load_file
 
 from mm3.__main__ import main
@@ -25,10 +27,25 @@ def write_official_int8(models):
     return "int8/", models / "diffusers/int8"
 
 
+def write_float8(models):
+    write_state(models / "diffusion_models/fp8.safetensors", float8(comfy_dit(STATES), torch.float8_e4m3fn)[0])
+    return "fp8.safetensors", models / "diffusion_models/fp8.safetensors"
+
+
+def write_q4(models):
+    def type_of(name):
+        return "F32" if not is_wide(name) else "Q6_K" if "ff.ff.2" in name else "Q4_K"
+
+    write_gguf(models / "diffusion_models/sub/q4.gguf", comfy_dit(STATES), type_of)
+    return "sub/q4.gguf", models / "diffusion_models/sub/q4.gguf"
+
+
 # What is written -> what ComfyUI runs its wide weights as.
 FILES = {
     "int8 convrot, Comfy-Org names": (write_comfy_int8, "Linear of QuantizedTensor"),
     "int8 convrot, official names": (write_official_int8, "Linear of QuantizedTensor"),
+    "scaled fp8": (write_float8, "_PackedLayer of Parameter"),
+    "GGUF": (write_q4, "_PackedLayer of Parameter"),
 }
 
 
@@ -38,7 +55,7 @@ def test_packed_file_gives_the_song_of_the_command_line_however_it_is_loaded(
 ):
     choice, path = write(base / "models")
     report = partial_loading(comfy_checkout, base, choice, "latent")
-    assert report["wide"] == [wide]
+    assert report["wide"] == [wide] and choice in report["listed"]
     kept = sum(parameter.nbytes for parameter in load_dit(open_checkpoint(path)).parameters())
     assert report["bytes"] == pytest.approx(kept, rel=0.01)
     latent = tmp_path / "song.safetensors"

@@ -62,6 +62,8 @@ def main() -> dict:
     block = model.module.transformer.transformer_blocks[0]
     wide = (block.attn.to_qkv, block.attn.to_out, block.ff_in, block.ff_out)
     report["wide"] = sorted({f"{type(layer).__name__} of {type(layer.weight).__name__}" for layer in wide})
+    inputs = nodes.NODE_CLASS_MAPPINGS["MM3LoadCheckpoint"].GET_SCHEMA().inputs
+    report["listed"] = next(field.options for field in inputs if field.id == "checkpoint")
     report["bytes"] = model.patcher.model_size()
 
     # The path of a small card: a budget that holds part of the model.
