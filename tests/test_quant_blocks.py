@@ -38,7 +38,7 @@ def test_every_type_is_known():
 
 
 def test_rows_of_several_types_lie_below_one_another(monkeypatch):
-    monkeypatch.setattr("mm3.quant.weight._VALUES_AT_ONCE", 512 * 2)  # two rows at once
+    monkeypatch.setattr("mm3.quant.weight._VALUES_AT_ONCE_ON_CPU", 512 * 2)  # two rows at once
     types = (("Q4_K", 3), ("Q6_K", 5), ("F16", 1), ("Q8_0", 4))
     parts = [random_blocks(name, rows * 512 // BLOCK_TYPES[name].values, rows) for name, rows in types]
     packed = torch.from_numpy(numpy.concatenate([part.flatten() for part in parts]))

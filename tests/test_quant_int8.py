@@ -103,7 +103,7 @@ def test_rotation_is_the_definition_and_its_own_inverse(size):
 def test_unpacking_in_slices_equals_unpacking_at_once(monkeypatch):
     values, scale, _ = int8_rows(randn(70, 256))
     whole = ScaledRows(256).unpack(values, scale, torch.float32)
-    monkeypatch.setattr("mm3.quant.weight._VALUES_AT_ONCE", 256 * 16)
+    monkeypatch.setattr("mm3.quant.weight._VALUES_AT_ONCE_ON_CPU", 256 * 16)
     assert torch.equal(ScaledRows(256).unpack(values, scale, torch.float32), whole)
 
 

@@ -39,6 +39,6 @@ def row_bytes(name: str, columns: int) -> int:
 
 def _unpack_rows(name: str, packed: Tensor, out: Tensor) -> None:
     kind = BLOCK_TYPES[name]
-    for rows in row_slices(*out.shape):
+    for rows in row_slices(out):
         blocks = packed[rows].unflatten(1, (-1, kind.size)).flatten(0, 1)
         out[rows] = kind.decode(blocks).view(-1, out.shape[1])

@@ -28,7 +28,7 @@ class ScaledRows:
             raise ValueError("scaled rows need a scale")
         out = torch.empty(values.shape, dtype=dtype, device=values.device)
         rotation = hadamard(self.group, values.device) if self.group else None
-        for rows in row_slices(*self.shape(values)):
+        for rows in row_slices(out):
             part = values[rows].float()
             if rotation is not None:  # before the scale: sums of small integers, exact in float32 and in TF32
                 part = (part.unflatten(-1, (-1, self.group)) @ rotation).flatten(-2)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 _VALUES_AT_ONCE = 1 << 24
+_VALUES_AT_ONCE_ON_CPU = 1 << 20  # what its caches hold
 
 
 class Packing(Protocol):
@@ -41,8 +42,10 @@ class PackedWeight:
         return self.packing.unpack(self.values, self.scale, dtype)
 
 
-def row_slices(rows: int, columns: int) -> Iterator[slice]:
+def row_slices(weight: Tensor) -> Iterator[slice]:
     """Slices that cover all rows, each small enough that its float32 copies do not count beside the model."""
-    step = max(1, _VALUES_AT_ONCE // max(1, columns))
+    values = _VALUES_AT_ONCE_ON_CPU if weight.device.type == "cpu" else _VALUES_AT_ONCE
+    rows, columns = weight.shape
+    step = max(1, values // columns)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
