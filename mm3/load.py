@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -63,16 +62,26 @@ def load_dit(
         for component in (encoder, transformer)
         for key, value in component.state(skeleton(component, dtype), packed).items()
     }
-    module.load_state_dict(state, assign=True, strict=not packed)
-    for name, weight in packed.items():
-        _replace_linear(module.transformer, name.removesuffix(".weight"), weight, packed_layer)
+    weights = {f"transformer.{name.removesuffix('.weight')}": weight for name, weight in packed.items()}
+    _load(module, state, weights, packed_layer)
     return module.eval()
 
 
-def _replace_linear(module: nn.Module, name: str, weight: PackedWeight, packed_layer: PackedLayer) -> None:
+def _load(
+    module: nn.Module, state: dict[str, Tensor], packed: dict[str, PackedWeight], packed_layer: PackedLayer
+) -> None:
+    """Give a module its parameters, and layers of their own to those whose weight is packed."""
+    biases = {name: state.pop(f"{name}.bias", None) for name in packed}
+    for name in packed:
+        _replace(module, name, nn.Identity())  # a host's layer without a weight would make one of its own
+    module.load_state_dict(state, assign=True)
+    for name, weight in packed.items():
+        _replace(module, name, packed_layer(weight, biases[name]))
+
+
+def _replace(module: nn.Module, name: str, layer: nn.Module) -> None:
     parent, _, leaf = name.rpartition(".")
-    bias = cast(Tensor | None, module.get_submodule(name).bias)
-    setattr(module.get_submodule(parent), leaf, packed_layer(weight, bias))
+    setattr(module.get_submodule(parent), leaf, layer)
 
 
 def load_vocoder(checkpoint: Checkpoint, *, operations: Operations = nn) -> MiniMaxMusic3Vocoder:

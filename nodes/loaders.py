@@ -81,7 +81,7 @@ class LoadCheckpoint(io.ComfyNode):
         host.log.info(
             "MM3 %s: weights %s, %.2f GB, computed in %s, attention %s",
             checkpoint,
-            f"{transformer.dtype}, kept packed" if transformer.packed else dtype,
+            f"kept as {transformer.stored_as}" if transformer.packed else dtype,
             host.gigabytes(dit),
             compute,
             dit.transformer.attention_backend_name,

@@ -17,7 +17,7 @@ from .fuse import Recipe, recipes
 from .gguf import GGUFTensor, is_gguf, read_gguf
 from .infer import Shapes, condition_encoder_config, transformer_config, vocoder_config
 from .layouts import LAYOUTS, detect
-from .packed import is_packed, packed_weight
+from .packed import is_packed, packed_weight, stored_as
 from .ranks import with_rank
 from .scales import with_scales
 
@@ -103,6 +103,11 @@ class Component:
     def packed(self) -> bool:
         """Whether any weight is stored in fewer bits than it stands for."""
         return any(is_packed(recipe) for recipe in self.recipes.values())
+
+    @property
+    def stored_as(self) -> str:
+        """What most values are stored as, or all kinds if some are packed."""
+        return stored_as(self.recipes.values())
 
     def packed_weights(self, names: Collection[str]) -> dict[str, PackedWeight]:
         """Those of the named parameters that are stored packed and can be kept so, on the CPU."""

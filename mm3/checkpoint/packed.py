@@ -1,9 +1,12 @@
 """From stored quantised tensors to the packed weights of linear layers."""
 
+from collections.abc import Iterable
+
 import torch
 
 from ..quant import PackedWeight
 from ..quant.rows import BlockRows
+from .files import StoredTensor
 from .fuse import Recipe
 from .gguf import GGUFTensor
 from .scales import ScaledTensor
@@ -12,6 +15,25 @@ from .scales import ScaledTensor
 def is_packed(recipe: Recipe) -> bool:
     """Whether any part of a parameter is stored in fewer bits than it stands for."""
     return any(isinstance(part, ScaledTensor) or isinstance(part, GGUFTensor) and part.packed for part in recipe.parts)
+
+
+def stored_as(recipes: Iterable[Recipe]) -> str:
+    """What the values are stored as, for people: the commonest dtype, or the quantisations, the commonest first."""
+    counts: dict[str, int] = {}
+    packed = False
+    for recipe in recipes:
+        packed = packed or is_packed(recipe)
+        for part in recipe.parts:
+            counts[_label(part)] = counts.get(_label(part), 0) + part.parameters
+    ordered = sorted(counts, key=counts.__getitem__, reverse=True)
+    return ", ".join(ordered) if packed else ordered[0]
+
+
+def _label(part: StoredTensor) -> str:
+    name = str(part.dtype).removeprefix("torch.")
+    if isinstance(part, ScaledTensor):
+        return f"{name} convrot" if part.packing.group else f"scaled {name}"
+    return part.type if isinstance(part, GGUFTensor) and part.packed else name
 
 
 def packed_weight(recipe: Recipe) -> PackedWeight | None:
