@@ -42,7 +42,7 @@ def test_render_gives_the_latent_of_the_dequantised_file(write, dtype, checkpoin
         assert main(["render", *options, f"--dtype={dtype}", "--steps=2", "--device=cpu"]) == 0
         latents.append(load_file(tmp_path / "latent.safetensors")["samples"])
     # In half precision the floats are rounded once on the way, as the packed ones are.
-    assert (latents[0] - latents[1]).abs().max() <= (1e-5 if dtype == "fp32" else 2e-2)
+    assert (latents[0] - latents[1]).abs().max() <= (1e-5 if dtype == "fp32" else 5e-3)
 
 
 @pytest.mark.parametrize(("kind", "write"), FILES.items(), ids=FILES)

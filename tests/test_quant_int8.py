@@ -153,7 +153,16 @@ def test_what_is_not_understood_is_refused_with_its_name(change, words, states, 
     assert all(word in str(refusal.value) for word in [QKV, *words])
 
 
+def test_a_quantised_file_of_another_model_is_told_by_its_layout(tmp_path):
+    state = {"model.layers.0.weight": torch.zeros(4, 4, dtype=torch.uint8)}
+    state["model.layers.0.comfy_quant"] = json_bytes({"format": "nvfp4"})
+    with pytest.raises(CheckpointError, match="is not a MiniMax Music 3 acoustic checkpoint"):
+        open_checkpoint(write_state(tmp_path / "other.safetensors", state))
+
+
 def test_a_scale_of_no_weight_is_unexpected(states, tmp_path):
-    path = write_int8(states, tmp_path, lambda state: state.pop(f"{QKV}.weight"))
-    with pytest.raises(CheckpointError, match="not a MiniMax|unexpected|missing"):
+    path = write_int8(states, tmp_path, lambda state: state.pop(f"{QKV}.weight".replace("layers.0", "layers.1")))
+    with pytest.raises(
+        CheckpointError, match=r"missing .*1\.attn\.to_qkv\.weight.*unexpected .*to_qkv\.(comfy|weight_s)"
+    ):
         load_dit(open_checkpoint(path))

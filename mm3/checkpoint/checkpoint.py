@@ -168,7 +168,9 @@ def _file_components(path: Path) -> dict[str, Component]:
     if is_gguf(path):
         return _split(read_gguf(path), {}, path.name)
     if path.suffix != ".safetensors":
-        raise CheckpointError(f"{path.name} is not a .safetensors or .gguf file. Choose a MiniMax Music 3 file.")
+        raise CheckpointError(
+            f"{path.name} is not a .safetensors file. Choose a MiniMax Music 3 .safetensors or .gguf file."
+        )
     return _split(_merged(shard_files(path)), {}, path.name)
 
 
@@ -201,7 +203,7 @@ def _merged(files: list[Path]) -> dict[str, StoredTensor]:
         if twice:
             raise CheckpointError(f"{file.name} repeats {min(twice)} of another shard. Download the folder again.")
         stored |= header
-    return with_scales(stored)
+    return stored
 
 
 def _split(stored: Mapping[str, StoredTensor], stated: Mapping[str, object], where: str) -> dict[str, Component]:
@@ -214,6 +216,7 @@ def _split(stored: Mapping[str, StoredTensor], stated: Mapping[str, object], whe
             f"{where} is not a MiniMax Music 3 acoustic checkpoint: it holds {names}. Looked for the layouts: {known}."
         )
     layout, prefix = found
+    stored = with_scales(stored)
     parts: dict[str, dict[str, StoredTensor]] = {name: {} for name in layout.components}
     for key, tensor in stored.items():
         name = layout.rename(key.removeprefix(prefix))

@@ -67,6 +67,8 @@ def _bases(stored: Iterable[str]) -> list[str]:
 def _scaled(
     key: str, weight: StoredTensor, stored: Mapping[str, StoredTensor], settings: dict[str, dict[str, object]]
 ) -> StoredTensor:
+    if type(weight) is not StoredTensor:
+        return weight  # of a file format whose weights carry their scales
     base = key.removesuffix(".weight")
     scale = next((stored[base + end] for end in _SCALES if base + end in stored), None)
     stated = settings.get(base + _SETTINGS)
