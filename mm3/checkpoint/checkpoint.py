@@ -14,7 +14,8 @@ from ..quant import PackedWeight
 from .errors import CheckpointError
 from .files import StoredTensor, component_files, read_header, read_json, shard_files
 from .fuse import Recipe, recipes
-from .gguf import GGUFTensor, is_gguf, read_gguf
+from .gguf import GGUFTensor, read_gguf
+from .gguf_header import is_gguf
 from .infer import Shapes, condition_encoder_config, transformer_config, vocoder_config
 from .layouts import LAYOUTS, detect
 from .packed import is_packed, packed_weight, stored_as

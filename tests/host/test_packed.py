@@ -10,10 +10,20 @@ from safetensors.torch import load_file
 
 from mm3.__main__ import main
 from mm3.checkpoint import open_checkpoint
-from mm3.demo import official_states
+from mm3.demo import official_states, write_demo_checkpoint, write_demo_hidden
 from mm3.load import load_dit
 
 STATES = official_states(transformer=WIDE_TRANSFORMER)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A base directory of this module's own: other tests look at what is listed in theirs."""
+    base = tmp_path_factory.mktemp("packed")
+    write_demo_checkpoint(base / "models/diffusers/tiny")
+    (base / "input").mkdir()
+    write_demo_hidden(base / "input/hidden.safetensors", 250)  # two windows
+    return base
 
 
 def write_comfy_int8(models):
