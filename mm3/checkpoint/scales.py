@@ -3,15 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from ..quant.scaled import ScaledRows, is_hadamard_size
 from .errors import CheckpointError
 from .files import StoredTensor
+from .gguf import GGUFTensor
 
 _SETTINGS = ".comfy_quant"
 _SCALES = (".weight_scale", ".scale_weight")
@@ -27,6 +26,7 @@ _ADVICE = "Use an int8_convrot, fp8, fp16, bf16 or fp32 file."
 class ScaledTensor(StoredTensor):
     """A weight of int8 or float8 values (`dtype`), with one scale for all or one a row."""
 
+    weight: StoredTensor
     scale: StoredTensor
     packing: ScaledRows
 
@@ -36,8 +36,8 @@ class ScaledTensor(StoredTensor):
         return self.packing.unpack(values, self.scales(), torch.float32).reshape(self.shape)
 
     def values(self) -> Tensor:
-        """The values as stored, a view of the mapped file."""
-        return super().read().view(self.dtype)
+        """The values as stored."""
+        return self.weight.read().view(self.dtype)
 
     def scales(self) -> Tensor:
         """(rows, 1), float32."""
@@ -50,7 +50,7 @@ def with_scales(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     Raises:
         CheckpointError: If a quantisation is not known here, or a scale is missing or misshapen.
     """
-    settings = _read_settings(tensor for key, tensor in stored.items() if key.endswith(_SETTINGS))
+    settings = {key: _parsed(tensor) for key, tensor in stored.items() if key.endswith(_SETTINGS)}
     found = {
         key: _scaled(key, tensor, stored, settings) if key.endswith(".weight") else tensor
         for key, tensor in stored.items()
@@ -67,8 +67,8 @@ def _bases(stored: Iterable[str]) -> list[str]:
 def _scaled(
     key: str, weight: StoredTensor, stored: Mapping[str, StoredTensor], settings: dict[str, dict[str, object]]
 ) -> StoredTensor:
-    if type(weight) is not StoredTensor:
-        return weight  # of a file format whose weights carry their scales
+    if isinstance(weight, GGUFTensor):
+        return weight  # its blocks carry their scales
     base = key.removesuffix(".weight")
     scale = next((stored[base + end] for end in _SCALES if base + end in stored), None)
     stated = settings.get(base + _SETTINGS)
@@ -87,7 +87,7 @@ def _scaled(
             f"{key} of shape {list(weight.shape)} is rotated in groups of {group}, "
             f"expected a power of 4 that divides its columns. {_ADVICE}"
         )
-    return ScaledTensor(weight.path, weight.key, weight.shape, dtype, scale, ScaledRows(group))
+    return ScaledTensor(weight.path, weight.key, weight.shape, dtype, weight, scale, ScaledRows(group))
 
 
 def _format(weight: StoredTensor, stated: dict[str, object] | None) -> tuple[torch.dtype, int]:
@@ -116,22 +116,10 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _read_settings(tensors: Iterable[StoredTensor]) -> dict[str, dict[str, object]]:
-    """The JSON objects in tensors of bytes; each file is opened once."""
-    by_file: dict[Path, list[StoredTensor]] = {}
-    for tensor in tensors:
-        by_file.setdefault(tensor.path, []).append(tensor)
-    settings = {}
-    for path, held in by_file.items():
-        with safe_open(path, framework="pt") as file:
-            for tensor in held:
-                settings[tensor.key] = _parsed(tensor, file.get_tensor(tensor.key))
-    return settings
-
-
-def _parsed(tensor: StoredTensor, raw: Tensor) -> dict[str, object]:
+def _parsed(tensor: StoredTensor) -> dict[str, object]:
+    """The JSON object in a tensor of bytes."""
     try:
-        value = json.loads(bytes(raw.flatten()[:_LONGEST_SETTINGS].view(torch.uint8).tolist()))
+        value = json.loads(bytes(tensor.read().flatten()[:_LONGEST_SETTINGS].view(torch.uint8).tolist()))
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
