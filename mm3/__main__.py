@@ -3,7 +3,8 @@
 import argparse
 import sys
 import types
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -38,7 +39,7 @@ def render(options: argparse.Namespace) -> None:
     device = _device(options.device)
     if options.out.suffix.lower() != ".wav":
         raise ValueError(f"--out is {options.out}, expected a name that ends in .wav")
-    dit_file, vocoder_file = open_whole(options.checkpoint, options.vocoder)
+    dit_file, vocoder_file = open_whole(options.checkpoint, options.vocoder, options.condition_encoder)
     hidden = load_hidden(options.hidden)
     for path in filter(None, (options.out, options.latent_out)):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +77,8 @@ def inspect(options: argparse.Namespace) -> None:
             continue
         print(f"{name}: {component.layout} layout, {component.stored_as}, {component.parameters:,} parameters")
         print(f"  {component.config}")
+        if component.ignored:
+            print(f"  not needed: {_groups(component.ignored)}")
         component.check(skeleton(component))
         print("  complete")
 
@@ -89,6 +92,12 @@ def demo(options: argparse.Namespace) -> None:
     out = folder / "demo.wav"
     render(_parser().parse_args(["render", f"--checkpoint={checkpoint}", f"--hidden={hidden}", f"--out={out}"]))
     print("The weights are random, so it is noise; with the real weights the same command renders the song.")
+
+
+def _groups(names: Iterable[str]) -> str:
+    """How many tensors there are under each first part of their names."""
+    counts = Counter(name.split(".")[0] for name in names)
+    return ", ".join(f"{part} ({count} tensors)" for part, count in counts.items())
 
 
 class _Bar:
@@ -143,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=render)
     command.add_argument("--checkpoint", type=Path, required=True, help="model folder, or a DiT file")
     command.add_argument("--vocoder", type=Path, help="vocoder file or folder, if not in the model folder")
+    command.add_argument("--condition-encoder", type=Path, help="its file or folder, if not in the checkpoint")
     command.add_argument("--hidden", type=Path, required=True, help="safetensors file with `hidden` [B, F, C]")
     command.add_argument("--out", type=Path, required=True, help="WAV file to write, 32-bit float, 44.1 kHz")
     command.add_argument("--latent-out", type=Path, help="safetensors file for the latent, `samples` [B, 128, T]")

@@ -122,15 +122,31 @@ def _match_widths(checkpoint: Checkpoint, dit: MiniMaxMusic3FlowMatchingDiT) -> 
         )
 
 
-def open_whole(path: Path | str, vocoder: Path | str | None = None) -> tuple[Checkpoint, Checkpoint]:
-    """The checkpoints of the two stages: the vocoder comes from its own path, or from the same one.
+def open_whole(
+    path: Path | str, vocoder: Path | str | None = None, condition_encoder: Path | str | None = None
+) -> tuple[Checkpoint, Checkpoint]:
+    """The checkpoints of the two stages: vocoder and condition encoder come from their own paths, or from the same one.
+
+    Raises:
+        FileNotFoundError: If a path does not exist.
+        CheckpointError: If a component is missing.
+    """
+    dit = open_dit(path, condition_encoder)
+    decoder = dit if vocoder is None else open_checkpoint(vocoder)
+    decoder.component("vocoder")
+    return dit, decoder
+
+
+def open_dit(path: Path | str, condition_encoder: Path | str | None = None) -> Checkpoint:
+    """The checkpoint of the first stage: the condition encoder comes from its own path, or from the same one.
 
     Raises:
         FileNotFoundError: If a path does not exist.
         CheckpointError: If a component is missing.
     """
     dit = open_checkpoint(path)
-    decoder = dit if vocoder is None else open_checkpoint(vocoder)
-    for name, source in (("transformer", dit), ("condition_encoder", dit), ("vocoder", decoder)):
-        source.component(name)
-    return dit, decoder
+    dit.component("transformer")
+    if condition_encoder is not None:
+        dit = dit.with_component("condition_encoder", open_checkpoint(condition_encoder))
+    dit.component("condition_encoder")
+    return dit

@@ -30,6 +30,8 @@ log = logging.getLogger("mm3")
 ModuleType = TypeVar("ModuleType", bound=nn.Module)
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+# The smallest of these that holds every value of a dtype that weights may only be stored in.
+_WIDENED = {torch.float8_e4m3fn: torch.bfloat16, torch.float8_e5m2: torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def weight_dtype(choice: str, stored: torch.dtype, parameters: int) -> torch.dty
     if choice != "auto":
         return DTYPES[choice]
     device = comfy.model_management.get_torch_device()
-    return comfy.model_management.unet_dtype(device, parameters, supported_dtypes=[stored], weight_dtype=stored)
+    kept = next((dtype for dtype in DTYPES.values() if dtype == stored), _WIDENED.get(stored, torch.float32))
+    return comfy.model_management.unet_dtype(device, parameters, supported_dtypes=[kept], weight_dtype=kept)
 
 
 def compute_dtype(weights: torch.dtype, parameters: int) -> torch.dtype:
@@ -201,30 +204,25 @@ def show(node_id: str | None, text: str) -> None:
         PromptServer.instance.send_progress_text(text, node_id)
 
 
-def checkpoint_choices(folder: str, components: frozenset[str]) -> list[str]:
-    """Files of a model folder, and component folders under `diffusers`, that hold all of `components`.
+def checkpoint_choices(folders: tuple[str, ...], component: str) -> list[str]:
+    """Files of the model folders, and component folders under `diffusers`, that hold a component.
 
-    Folders end in a slash.
+    Folders end in a slash. The first of two files with the same name counts.
     """
-    files = [
-        name
-        for name in [*folder_paths.get_filename_list(folder), *_gguf_files(folder)]
-        if (path := folder_paths.get_full_path(folder, name)) and components <= peek(Path(path))
-    ]
-    return files + [f"{name}/" for name, path in _component_folders() if components <= peek(path)]
+    names = dict.fromkeys(
+        name for folder in folders for name in [*folder_paths.get_filename_list(folder), *_gguf_files(folder)]
+    )
+    files = [name for name in names if (path := _file_path(folders, name)) and component in peek(path)]
+    return files + [f"{name}/" for name, path in _component_folders() if component in peek(path)]
 
 
 def _gguf_files(folder: str) -> list[str]:
     """GGUF files of a model folder, which ComfyUI's own lists leave out."""
-    listed = {
-        path.relative_to(root).as_posix()
-        for root in map(Path, folder_paths.get_folder_paths(folder))
-        for path in root.rglob("*.gguf")
-    }
-    return sorted(listed - set(folder_paths.get_filename_list(folder)))
+    roots = map(Path, folder_paths.get_folder_paths(folder))
+    return sorted(path.relative_to(root).as_posix() for root in roots for path in root.rglob("*.gguf"))
 
 
-def checkpoint_path(folder: str, choice: str) -> Path:
+def checkpoint_path(folders: tuple[str, ...], choice: str) -> Path:
     """The path behind a choice; a choice is never trusted to be one that was offered.
 
     Raises:
@@ -233,14 +231,19 @@ def checkpoint_path(folder: str, choice: str) -> Path:
     if choice.endswith("/"):
         path = dict(_component_folders()).get(choice.removesuffix("/"))
     else:
-        found = folder_paths.get_full_path(folder, choice)
-        path = Path(found) if found else None
+        path = _file_path(folders, choice)
     if path is None:
         raise CheckpointError(
-            f"{choice!r} is not installed. Put files into models/{folder}, folders into models/diffusers, "
+            f"{choice!r} is not installed. Put files into models/{folders[0]}, folders into models/diffusers, "
             "press R to refresh, and choose again."
         )
     return path
+
+
+def _file_path(folders: tuple[str, ...], name: str) -> Path | None:
+    """The file of this name in the first of the model folders that has it."""
+    found = next(filter(None, (folder_paths.get_full_path(folder, name) for folder in folders)), None)
+    return Path(found) if found else None
 
 
 def _component_folders() -> Iterator[tuple[str, Path]]:

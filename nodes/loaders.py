@@ -1,13 +1,16 @@
 """MM3 Load Checkpoint."""
 
+from pathlib import Path
+
 from comfy_api.latest import io
 
 from ..mm3.checkpoint import CheckpointError, open_checkpoint
-from ..mm3.load import load_dit, load_vocoder
+from ..mm3.load import load_dit, load_vocoder, open_dit
 from . import host, types
 
-_DIT = frozenset({"transformer", "condition_encoder"})
-_VOCODER = frozenset({"vocoder"})
+_DIT_FOLDERS = ("diffusion_models", "checkpoints")
+_VOCODER_FOLDERS = ("vae", "checkpoints")
+_FROM_CHECKPOINT = "from checkpoint"
 
 
 class LoadCheckpoint(io.ComfyNode):
@@ -23,16 +26,16 @@ class LoadCheckpoint(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "checkpoint",
-                    options=host.checkpoint_choices("diffusion_models", _DIT),
-                    tooltip="DiT file in models/diffusion_models (minimax_music3_dit_*.safetensors), or a whole model "
-                    "folder in models/diffusers (ends in a slash). Only files that hold this model are listed; press R "
-                    "after adding one.",
+                    options=host.checkpoint_choices(_DIT_FOLDERS, "transformer"),
+                    tooltip="DiT file in models/diffusion_models (minimax_music3_dit_*.safetensors, "
+                    "flowmatching_vae.pth), or a whole model folder in models/diffusers (ends in a slash). Only files "
+                    "that hold this model are listed; press R after adding one.",
                 ),
                 io.Combo.Input(
                     "vocoder",
-                    options=host.checkpoint_choices("vae", _VOCODER),
-                    tooltip="Vocoder file in models/vae (minimax_music3_dav.safetensors), or a model folder in "
-                    "models/diffusers. Always computed in float32.",
+                    options=host.checkpoint_choices(_VOCODER_FOLDERS, "vocoder"),
+                    tooltip="Vocoder file in models/vae (minimax_music3_dav.safetensors, dav.pth), or a model folder "
+                    "in models/diffusers. Always computed in float32.",
                 ),
                 io.Combo.Input(
                     "weight_dtype",
@@ -43,6 +46,17 @@ class LoadCheckpoint(io.ComfyNode):
                     "it is trusted. int8, scaled fp8 and GGUF files stay as small as they are, and are computed in "
                     "this dtype. Latents stay float32 in any case.",
                 ),
+                io.Combo.Input(
+                    "condition_encoder",
+                    options=[
+                        _FROM_CHECKPOINT,
+                        *host.checkpoint_choices(_DIT_FOLDERS, "condition_encoder"),
+                    ],
+                    default=_FROM_CHECKPOINT,
+                    optional=True,
+                    tooltip="Where the condition encoder is: in the checkpoint itself, as in the Comfy-Org files and "
+                    "whole folders, or in a file or folder of its own, for a DiT file without one.",
+                ),
             ],
             outputs=[
                 types.Model.Output(display_name="model", tooltip="Condition encoder and transformer."),
@@ -51,18 +65,21 @@ class LoadCheckpoint(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, checkpoint: str, vocoder: str) -> bool | str:
+    def validate_inputs(cls, checkpoint: str, vocoder: str, condition_encoder: str = _FROM_CHECKPOINT) -> bool | str:
         try:
-            host.checkpoint_path("diffusion_models", checkpoint)
-            host.checkpoint_path("vae", vocoder)
+            host.checkpoint_path(_DIT_FOLDERS, checkpoint)
+            host.checkpoint_path(_VOCODER_FOLDERS, vocoder)
+            _encoder_path(condition_encoder)
         except CheckpointError as error:
             return str(error)
         return True
 
     @classmethod
-    def execute(cls, checkpoint: str, vocoder: str, weight_dtype: str) -> io.NodeOutput:
-        dit_file = open_checkpoint(host.checkpoint_path("diffusion_models", checkpoint))
-        vocoder_file = open_checkpoint(host.checkpoint_path("vae", vocoder))
+    def execute(
+        cls, checkpoint: str, vocoder: str, weight_dtype: str, condition_encoder: str = _FROM_CHECKPOINT
+    ) -> io.NodeOutput:
+        dit_file = open_dit(host.checkpoint_path(_DIT_FOLDERS, checkpoint), _encoder_path(condition_encoder))
+        vocoder_file = open_checkpoint(host.checkpoint_path(_VOCODER_FOLDERS, vocoder))
         transformer = dit_file.component("transformer")
         vocoder_file.component("vocoder")
 
@@ -90,3 +107,8 @@ class LoadCheckpoint(io.ComfyNode):
             host.manage(dit, checkpoint, *host.model_devices()),
             host.manage(decoder, vocoder, *host.vocoder_devices()),
         )
+
+
+def _encoder_path(choice: str) -> Path | None:
+    """The path of a condition encoder of its own; raises as `host.checkpoint_path`."""
+    return None if choice == _FROM_CHECKPOINT else host.checkpoint_path(_DIT_FOLDERS, choice)

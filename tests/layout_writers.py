@@ -97,13 +97,17 @@ def parametrized(vocoder):
     return {re.sub(r"weight_[gv]$", lambda match: ends[match[0]], name): value for name, value in vocoder.items()}
 
 
-def folded(vocoder):
-    """Weight norm multiplied out by torch itself."""
+def fold_by_torch(gain, direction):
+    return torch._weight_norm(direction, gain, 0)
+
+
+def folded(vocoder, fold=fold_by_torch):
+    """Weight norm multiplied out."""
     state = {name: value for name, value in vocoder.items() if not name.endswith(("weight_g", "weight_v"))}
     for name, gain in vocoder.items():
         if name.endswith("weight_g"):
             base = name.removesuffix("_g")
-            state[base] = torch._weight_norm(vocoder[f"{base}_v"], gain, 0)
+            state[base] = fold(gain, vocoder[f"{base}_v"])
     return state
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import gguf
 import torch
 from quant_writers import is_wide
-from test_release_names import comfy_dit, official_transformer
+from release_names import comfy_dit, official_transformer
 
 SETTINGS = b'{"format":"int8_tensorwise","convrot":true,"convrot_groupsize":256}'
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int8: "I8", torch.uint8: "U8"}

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from layout_writers import comfy_dit, write_folder, write_state
+from layout_writers import write_folder, write_state
 
 from mm3.checkpoint import CheckpointError, open_checkpoint
 from mm3.demo import official_states
@@ -59,14 +59,6 @@ def test_an_unexpected_tensor_is_named_with_its_component(component, states, ref
     assert "unexpected surprise.weight" in message and component in message
 
 
-def test_integers_that_nothing_describes_are_refused(tmp_path, states):
-    state = comfy_dit(states)
-    key = "diffusion_transformer.transformer.layers.0.self_attn.to_qkv.weight"
-    state |= {key: state[key].to(torch.int8), f"{key}_scale": torch.ones(384)}
-    with pytest.raises(CheckpointError, match=r"to_qkv\.weight is int8 and no comfy_quant"):
-        load_dit(open_checkpoint(write_state(tmp_path / "int8.safetensors", state)))
-
-
 def change(component, key, edit):
     def apply(states):
         states[component][key] = edit(states[component][key])
@@ -82,10 +74,13 @@ def shift_rows(states):
 
 MISSHAPEN = {
     "bias": change("transformer", "transformer_blocks.0.ff_out.bias", lambda x: x[:-1]),
-    "alpha": change("vocoder", "blocks.1.snake1.alpha", lambda x: x.flatten()),
+    "alpha": change("vocoder", "blocks.1.snake1.alpha", lambda x: x[:, :-1]),
+    "flat alpha": change("vocoder", "blocks.1.snake1.alpha", lambda x: x.flatten()[:-1]),
+    "alpha of two axes": change("vocoder", "blocks.1.snake1.alpha", lambda x: x[0]),
     "direction": change("vocoder", "blocks.0.res_unit1.conv2.weight_v", lambda x: x.flatten()),
     "condition": change("condition_encoder", "layer_scale", lambda x: x.expand(2)),
     "size": change("transformer", "proj_out.weight", lambda x: x[None]),
+    "empty": change("condition_encoder", "proj.weight", lambda x: x[:, :0]),
     "query": change("transformer", PROJECTION.format("q"), lambda x: x[:-1]),
 }
 FAULTS = {

@@ -1,8 +1,7 @@
 """Files and folders that are not whole, not of this model, or not there at all are refused by name."""
 
 import pytest
-import torch
-from layout_writers import SHARDS, WEIGHTS, write_index, write_sharded_folder, write_shards, write_state
+from layout_writers import SHARDS, write_index, write_sharded_folder, write_shards, write_state
 
 from mm3.checkpoint import CheckpointError, open_checkpoint
 from mm3.demo import official_states
@@ -54,41 +53,8 @@ def test_an_index_that_is_none_is_refused_by_name(text, tmp_path, states):
         open_checkpoint(tmp_path)
 
 
-@pytest.mark.parametrize("kept", [0, 4, 100, 2000, -1])
-def test_a_truncated_file_is_refused_by_name(kept, tmp_path, states):
-    path = write_state(tmp_path / WEIGHTS, states["vocoder"])
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(CheckpointError, match=f"{WEIGHTS} is not a complete safetensors file"):
-        open_checkpoint(path)
-
-
-def test_garbage_is_refused_by_name(tmp_path):
-    path = tmp_path / "song.safetensors"
-    path.write_bytes(b"ID3 this is another kind of file" * 100)
-    with pytest.raises(CheckpointError, match="song.safetensors is not a complete safetensors file"):
-        open_checkpoint(path)
-
-
-def test_another_kind_of_file_is_refused_by_name(tmp_path):
-    path = tmp_path / "dav.pth"
-    path.write_bytes(b"PK")
-    with pytest.raises(CheckpointError, match=r"dav\.pth is not a \.safetensors file"):
-        open_checkpoint(path)
-
-
-@pytest.mark.parametrize("names", [(), ("model.audio_decoder.weight", "model.embed_tokens.weight")])
-def test_a_model_of_another_kind_is_refused_with_what_it_holds_and_what_is_known(names, tmp_path):
-    path = write_state(tmp_path / "other.safetensors", {name: torch.zeros(2) for name in names})
-    with pytest.raises(
-        CheckpointError, match="other.safetensors is not a MiniMax Music 3 acoustic checkpoint"
-    ) as error:
-        open_checkpoint(path)
-    for named in (*(names or ["no tensor"]), "official transformer", "Comfy-Org DiT", "Comfy-Org vocoder"):
-        assert named in str(error.value)
-
-
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match=r"holds no \.safetensors file"):
+    with pytest.raises(CheckpointError, match=r"holds no \.safetensors file and no component .* but nothing"):
         open_checkpoint(tmp_path)
 
 

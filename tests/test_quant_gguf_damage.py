@@ -99,7 +99,7 @@ def test_ten_thousand_damaged_files_give_an_error_of_ours_or_a_load(whole, tmp_p
 @pytest.mark.parametrize("length", [0, 3, 4, 8, 24, 100, 1_000])
 def test_a_cut_file_says_that_it_is_not_complete(length, whole, tmp_path):
     (tmp_path / "dit.gguf").write_bytes(whole[:length])
-    with pytest.raises(CheckpointError, match="not a complete GGUF|not a .safetensors file"):
+    with pytest.raises(CheckpointError, match="not a complete GGUF|is empty|a text file"):
         open_checkpoint(tmp_path / "dit.gguf")
 
 

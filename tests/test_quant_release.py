@@ -8,7 +8,8 @@ import pytest
 import torch
 from quant_release import comfy_int8, official_int8, write_gguf_holes, write_holes
 from quant_writers import is_wide
-from test_release_names import CONFIGS, INV_FREQ, comfy_dit, official_condition_encoder, official_transformer
+from release_names import INV_FREQ, comfy_dit, official_condition_encoder, official_transformer
+from test_release_names import CONFIGS
 
 from mm3.checkpoint import open_checkpoint
 from mm3.checkpoint.packed import is_packed

@@ -1,17 +1,16 @@
-"""Tensors on disk: which files make up a component, and one tensor at a time out of them."""
+"""One tensor in a file, and the names and shapes of all tensors in a safetensors file."""
 
+import ctypes
 import json
-import re
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from .errors import CheckpointError
-
-_SHARD = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors$")
+from .errors import CheckpointError, shown
 
 _DTYPES = {
     "F64": torch.float64,
@@ -27,11 +26,13 @@ _DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+_LENGTH_BYTES = 8
+_PIECE = 1 << 15  # elements: what torch converts on one thread, in the cache of a core; threads would wait at each
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor in a safetensors file. `read` maps the file for the time of the call's result only."""
+    """One tensor in a file. `shape` may add or leave out axes of length 1 against the file."""
 
     path: Path
     key: str
@@ -43,12 +44,49 @@ class StoredTensor:
         return torch.Size(self.shape).numel()
 
     def read(self) -> Tensor:
-        """The tensor on the CPU, a view of the mapped file."""
-        with safe_open(self.path, framework="pt") as file:
-            return file.get_tensor(self.key)
+        """The tensor on the CPU, of this shape and dtype."""
+        raise NotImplementedError
+
+    def copy_into(self, out: Tensor) -> None:
+        """Write the values to `out`, which is contiguous, in its dtype."""
+        out.copy_(self.read())
 
 
-def read_header(path: Path) -> dict[str, StoredTensor]:
+@dataclass(frozen=True)
+class PlainTensor(StoredTensor):
+    """One tensor whose values lie in a row in the file, from the byte `start` on."""
+
+    start: int
+
+    def read(self) -> Tensor:
+        """The tensor on the CPU, in memory of its own."""
+        out = torch.empty(self.shape, dtype=self.dtype)
+        self.copy_into(out)
+        return out
+
+    def copy_into(self, out: Tensor) -> None:
+        """Write the values to `out`, which is contiguous, in its dtype. At most a piece is held beside it."""
+        # Read rather than mapped: mapped pages count as memory until they are let go, and fault one by one.
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(self.start)
+            if out.dtype == self.dtype:
+                self._fill(out.view(-1), file)
+                return
+            values = torch.empty(min(self.parameters, _PIECE), dtype=self.dtype)
+            for piece in out.view(-1).split(len(values)):
+                self._fill(values[: len(piece)], file)
+                piece.copy_(values[: len(piece)])
+
+    def _fill(self, values: Tensor, file: FileIO) -> None:
+        view = memoryview((ctypes.c_char * values.nbytes).from_address(values.data_ptr())).cast("B")
+        while view:
+            count = file.readinto(view)
+            if not count:
+                raise CheckpointError(f"{self.path.name} became shorter while it was read. Download it again.")
+            view = view[count:]
+
+
+def read_safetensors_header(path: Path) -> dict[str, StoredTensor]:
     """Names, shapes and dtypes of a safetensors file; no tensor data is read.
 
     Raises:
@@ -57,80 +95,48 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
     try:
         with safe_open(path, framework="pt") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-            return {key: _stored(path, key, part.get_shape(), part.get_dtype()) for key, part in slices.items()}
+            starts = _starts(path)
+            return {
+                key: _stored(path, key, part.get_shape(), part.get_dtype(), starts[key]) for key, part in slices.items()
+            }
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{path.name} is not a complete safetensors file ({error}). Download it again."
-        ) from error
+        fault = _size_fault(path) or str(error)
+        raise CheckpointError(f"{path.name} is not a complete safetensors file: {fault}. Download it again.") from error
 
 
-def _stored(path: Path, key: str, shape: list[int], dtype: str) -> StoredTensor:
+def _starts(path: Path) -> dict[str, int]:
+    """The first byte of every tensor in a file whose header is known to be sound."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        entries = json.loads(file.read(length))
+    base = _LENGTH_BYTES + length
+    return {name: base + entry["data_offsets"][0] for name, entry in entries.items() if name != "__metadata__"}
+
+
+def _stored(path: Path, key: str, shape: list[int], dtype: str, start: int) -> PlainTensor:
     if dtype not in _DTYPES:
-        raise CheckpointError(f"{path.name}: tensor {key} has the unknown dtype {dtype}. Use an F32, F16 or BF16 file.")
-    return StoredTensor(path, key, tuple(shape), _DTYPES[dtype])
+        raise CheckpointError(
+            f"{path.name}: tensor {shown([key])} has the unknown dtype {dtype}, which some quantised files use. "
+            "Take an F32, F16 or BF16 file."
+        )
+    return PlainTensor(path, key, tuple(shape), _DTYPES[dtype], start)
 
 
-def component_files(folder: Path) -> list[Path]:
-    """The safetensors files that make up a component folder: by its index, by shard names, or the only one.
-
-    Raises:
-        CheckpointError: If there is none, one is missing, or there are several that do not belong together.
-    """
-    indexes = sorted(folder.glob("*.safetensors.index.json"))
-    if indexes:
-        return _require([folder / name for name in _index_names(indexes[0])])
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise CheckpointError(f"{folder} holds no .safetensors file. Download the component into this folder.")
-    shards = shard_files(files[0])
-    if set(files) - set(shards):
-        names = ", ".join(file.name for file in files[:4])
-        raise CheckpointError(f"{folder} holds several files ({names}). Keep the one to load, or choose it by name.")
-    return shards
-
-
-def shard_files(file: Path) -> list[Path]:
-    """All shards of the set that a file belongs to by its name; the file alone if it is not one of several.
-
-    Raises:
-        CheckpointError: If a shard is missing.
-    """
-    shard = _SHARD.match(file.name)
-    if shard is None:
-        return [file]
-    count = int(shard["count"])
-    names = [f"{shard['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
-    return _require([file.with_name(name) for name in names])
-
-
-def _require(files: list[Path]) -> list[Path]:
-    missing = [file.name for file in files if not file.is_file()]
-    if missing:
-        raise CheckpointError(f"{files[0].parent} lacks {', '.join(missing)}. Download the missing part.")
-    return files
-
-
-def _index_names(index: Path) -> list[str]:
-    names = read_json(index).get("weight_map")
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise CheckpointError(f"{index.name} is not a safetensors index: it has no weight_map. Download it again.")
-    unique = sorted(set(names.values()))
-    outside = [name for name in unique if Path(name).name != name]
-    if outside:
-        raise CheckpointError(f"{index.name} names {outside[0]!r}, which is not a plain file name. Download it again.")
-    return unique
-
-
-def read_json(path: Path) -> dict[str, object]:
-    """The object in a JSON file.
-
-    Raises:
-        CheckpointError: If it holds anything else.
-    """
+def _size_fault(path: Path) -> str | None:
+    """How the size of the file differs from what its header promises, or None if it does not or cannot be told."""
+    held = path.stat().st_size
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path.name} is not readable as JSON ({error}). Download it again.") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path.name} holds {type(value).__name__}, expected a JSON object. Download it again.")
-    return value
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            start = _LENGTH_BYTES + length
+            if start > held:
+                return f"it is cut off, or no safetensors file at all: {held:,} bytes, its header alone takes {start:,}"
+            entries = json.loads(file.read(length))
+        promised = start + max(entry["data_offsets"][1] for name, entry in entries.items() if name != "__metadata__")
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return None
+    if promised == held:
+        return None
+    if promised > held:
+        return f"it is cut off after {held:,} of {promised:,} bytes"
+    return f"{held - promised:,} bytes follow its {promised:,}"

@@ -45,14 +45,14 @@ class Recipe:
         ]
 
     def make(self, dtype: torch.dtype) -> Tensor:
-        """The parameter on the CPU, in memory of its own. One stored tensor at a time is mapped beside it."""
+        """The parameter on the CPU, in memory of its own. At most one stored tensor at a time is held beside it."""
         if self.folded:
             gain, direction = (part.read().float() for part in self.parts)
             return fold_weight_norm(gain, direction).to(dtype)
         out = torch.empty(self.shape, dtype=dtype)
         views = out.split([part.shape[0] for part in self.parts]) if len(self.parts) > 1 else (out,)
         for view, part in zip(views, self.parts, strict=True):
-            view.copy_(part.read())
+            part.copy_into(view)
         return out
 
 

@@ -51,7 +51,7 @@ class GGUFTensor(StoredTensor):
         return rows.unpack(self.bytes(), None, torch.float32).reshape(self.shape)
 
 
-def read_gguf(path: Path) -> dict[str, GGUFTensor]:
+def read_gguf(path: Path) -> dict[str, StoredTensor]:
     """Names, shapes and types of a GGUF file; no tensor data is read.
 
     Raises:

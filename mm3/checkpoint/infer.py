@@ -52,4 +52,6 @@ def _shape(shapes: Shapes, name: str, axes: int) -> tuple[int, ...]:
         raise CheckpointError(f"tensor {name} is missing")
     if len(shape) != axes:
         raise CheckpointError(f"tensor {name} has shape {list(shape)}, expected {axes} axes")
+    if 0 in shape:
+        raise CheckpointError(f"tensor {name} has shape {list(shape)}, which is empty")
     return shape

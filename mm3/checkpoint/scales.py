@@ -1,7 +1,7 @@
 """Quantised tensors of safetensors files: int8 and float8 weights put together with the scales beside them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,6 @@ _SCALES = (".weight_scale", ".scale_weight")
 _OF_INPUTS = (".input_scale", ".scale_input")  # for products in low precision, which are not done here
 _MARKERS = ("scaled_fp8",)
 _FLOAT8 = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
-_INTEGERS = (torch.int8, torch.uint8)
 _LONGEST_SETTINGS = 4096
 _ADVICE = "Use an int8_convrot, fp8, fp16, bf16 or fp32 file."
 
@@ -56,12 +55,9 @@ def with_scales(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
         for key, tensor in stored.items()
         if not key.endswith(_MARKERS)
     }
-    beside = {base + end for base in _bases(found) for end in (_SETTINGS, *_SCALES, *_OF_INPUTS)}
+    bases = [key.removesuffix(".weight") for key, tensor in found.items() if isinstance(tensor, ScaledTensor)]
+    beside = {base + end for base in bases for end in (_SETTINGS, *_SCALES, *_OF_INPUTS)}
     return {key: tensor for key, tensor in found.items() if key not in beside}
-
-
-def _bases(stored: Iterable[str]) -> list[str]:
-    return [key.removesuffix(".weight") for key in stored if key.endswith(".weight")]
 
 
 def _scaled(
@@ -72,7 +68,7 @@ def _scaled(
     base = key.removesuffix(".weight")
     scale = next((stored[base + end] for end in _SCALES if base + end in stored), None)
     stated = settings.get(base + _SETTINGS)
-    if stated is None and scale is None and weight.dtype not in _INTEGERS:
+    if stated is None and (scale is None or weight.dtype not in _FLOAT8.values()):
         return weight
     dtype, group = _format(weight, stated)
     if scale is None:
@@ -93,10 +89,6 @@ def _scaled(
 def _format(weight: StoredTensor, stated: dict[str, object] | None) -> tuple[torch.dtype, int]:
     """Dtype of the values and size of the rotated groups, 0 if they are not rotated."""
     if stated is None:
-        if weight.dtype not in _FLOAT8.values():
-            raise CheckpointError(
-                f"{weight.key} is {_name(weight.dtype)} and no comfy_quant tensor says how it was quantised. {_ADVICE}"
-            )
         return weight.dtype, 0
     name = stated.get("format")
     nested = stated.get("params")

@@ -14,7 +14,7 @@ import soundfile
 import torch
 from layout_writers import SHARDS, write_index
 from real_files import split_in_two, write_random
-from test_release_names import (
+from release_names import (
     comfy_dit,
     comfy_vocoder,
     official_condition_encoder,
