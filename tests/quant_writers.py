@@ -12,12 +12,13 @@ WIDE_TRANSFORMER = dataclasses.replace(TRANSFORMER, width=256, ff_width=512)
 
 _WIDE = re.compile(r"(self_attn\.to_qkv|self_attn\.to_out|ff\.ff\.0\.proj|ff\.ff\.2)\.weight$")
 _WIDE_OFFICIAL = re.compile(r"(attn\.to_[qkv]|attn\.to_out\.0|ff_in|ff_out)\.weight$")
+_WIDE_STEP = re.compile(r"(attn_qkv|attn_output|ffn_in|ffn_out)\.weight$")
 _H4 = torch.tensor([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]], dtype=torch.float64)
 
 
 def is_wide(name):
-    """Of the four layers of a block that are quantised, under Comfy-Org's or the official names."""
-    return bool(_WIDE.search(name) or _WIDE_OFFICIAL.search(name))
+    """Of the four layers of a block that are quantised, under Comfy-Org's, the official or HOT-Step's names."""
+    return any(names.search(name) for names in (_WIDE, _WIDE_OFFICIAL, _WIDE_STEP))
 
 
 def rotation(size):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from gguf_writers import PACKED, write_gguf
 from layout_writers import WEIGHTS, comfy_dit, folded, write_state
+from other_writers import hot_step_bundle
 from quant_writers import WIDE_TRANSFORMER, is_wide
 from test_checkpoint import audio, velocity
 
@@ -54,7 +55,13 @@ def separate(states, folder, type_of):
     return open_checkpoint(folder / "gguf"), open_checkpoint(folder / "floats")
 
 
-LINEAGES = {"Comfy-Org names": fused, "official names": separate}
+def bundle(states, folder, type_of):
+    """HOT-Step's names: everything in one file."""
+    meant = write_gguf(folder / "bundle.gguf", hot_step_bundle(states), type_of, arch="mm3")
+    return open_checkpoint(folder / "bundle.gguf"), open_checkpoint(write_state(folder / "floats.safetensors", meant))
+
+
+LINEAGES = {"Comfy-Org names": fused, "official names": separate, "HOT-Step names": bundle}
 
 
 @pytest.mark.parametrize("lineage", LINEAGES.values(), ids=LINEAGES)
