@@ -80,8 +80,7 @@ def inspect(options: argparse.Namespace) -> None:
         if component is None:
             print(f"{name}: not here")
             continue
-        dtype = str(component.dtype).removeprefix("torch.")
-        print(f"{name}: {component.layout} layout, {dtype}, {component.parameters:,} parameters")
+        print(f"{name}: {component.layout} layout, {component.stored_as}, {component.parameters:,} parameters")
         print(f"  {component.config}")
         if component.ignored:
             print(f"  not needed: {_groups(component.ignored)}")

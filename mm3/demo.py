@@ -20,14 +20,14 @@ TRANSFORMER = TransformerConfig(
 VOCODER = VocoderConfig(latent_channels=128, input_width=48, width=64)
 
 
-def official_states(seed: int = 0) -> dict[str, dict[str, Tensor]]:
+def official_states(seed: int = 0, transformer: TransformerConfig = TRANSFORMER) -> dict[str, dict[str, Tensor]]:
     """Random weights of the tiny model by component, under the names and in the factors of the official files."""
     generator = torch.Generator().manual_seed(seed)
     encoder = _random_state(MiniMaxMusic3ConditionEncoder(CONDITION_ENCODER, device="meta"), generator)
-    transformer = _random_state(MiniMaxMusic3Transformer1DModel(TRANSFORMER, device="meta"), generator)
+    field = _random_state(MiniMaxMusic3Transformer1DModel(transformer, device="meta"), generator)
     vocoder = _random_state(MiniMaxMusic3Vocoder(VOCODER, device="meta"), generator, gain=0.5)
     return {
-        "transformer": _unfused(transformer),
+        "transformer": _unfused(field),
         "condition_encoder": encoder,
         "vocoder": _weight_normed(vocoder),
     }

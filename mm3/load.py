@@ -1,5 +1,7 @@
 """Modules from checkpoints. Weights are held once; each is read, converted and let go before the next."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -10,8 +12,13 @@ from .checkpoint import Checkpoint, CheckpointError, Component, open_checkpoint
 from .condition import MiniMaxMusic3ConditionEncoder
 from .flow import MiniMaxMusic3FlowMatchingDiT
 from .operations import Operations
+from .quant import PackedLinear, PackedWeight
 from .transformer import MiniMaxMusic3Transformer1DModel
 from .vocoder import MiniMaxMusic3Vocoder
+
+PackedLayer = Callable[[PackedWeight, Tensor | None], nn.Module]
+
+_WIDE = re.compile(r"transformer_blocks\.\d+\.(attn\.to_qkv|attn\.to_out|ff_in|ff_out)\.weight")
 
 
 def load_dit(
@@ -21,15 +28,17 @@ def load_dit(
     compute_dtype: torch.dtype | None = None,
     operations: Operations = nn,
     attention: AttentionBackend | None = None,
+    packed_layer: PackedLayer = PackedLinear,
 ) -> MiniMaxMusic3FlowMatchingDiT:
-    """Condition encoder and transformer of a checkpoint, on the CPU.
+    """Condition encoder and transformer of a checkpoint, on the CPU. Wide weights that are stored packed stay so.
 
     Args:
         checkpoint: Holds both components.
-        dtype: Dtype of the wide weights in memory.
+        dtype: Dtype of the wide weights in memory, if they are not packed.
         compute_dtype: Dtype of the wide products, or None for `dtype`.
         operations: Namespace of the layers: torch.nn, or the host's.
         attention: The host's attention for half precision, or None for SDPA.
+        packed_layer: Makes a linear layer of a packed weight and a bias: ours, or the host's.
 
     Raises:
         CheckpointError: If a component is missing or does not fit its layout.
@@ -47,13 +56,32 @@ def load_dit(
     _match_widths(checkpoint, module)
     for component in (encoder, transformer):
         component.check(skeleton(component))  # both, before reading either
+    packed = transformer.packed_weights([name for name in transformer.recipes if _WIDE.fullmatch(name)])
     state = {
         f"{component.name}.{key}": value
         for component in (encoder, transformer)
-        for key, value in component.state(skeleton(component, dtype)).items()
+        for key, value in component.state(skeleton(component, dtype), packed).items()
     }
-    module.load_state_dict(state, assign=True)
+    weights = {f"transformer.{name.removesuffix('.weight')}": weight for name, weight in packed.items()}
+    _load(module, state, weights, packed_layer)
     return module.eval()
+
+
+def _load(
+    module: nn.Module, state: dict[str, Tensor], packed: dict[str, PackedWeight], packed_layer: PackedLayer
+) -> None:
+    """Give a module its parameters, and layers of their own to those whose weight is packed."""
+    biases = {name: state.pop(f"{name}.bias", None) for name in packed}
+    for name in packed:
+        _replace(module, name, nn.Identity())  # a host's layer without a weight would make one of its own
+    module.load_state_dict(state, assign=True)
+    for name, weight in packed.items():
+        _replace(module, name, packed_layer(weight, biases[name]))
+
+
+def _replace(module: nn.Module, name: str, layer: nn.Module) -> None:
+    parent, _, leaf = name.rpartition(".")
+    setattr(module.get_submodule(parent), leaf, layer)
 
 
 def load_vocoder(checkpoint: Checkpoint, *, operations: Operations = nn) -> MiniMaxMusic3Vocoder:

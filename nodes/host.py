@@ -1,5 +1,6 @@
 """The only file that knows ComfyUI: its devices, dtypes, layers, attention, memory, progress and folders."""
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import comfy.ldm.modules.attention
 import comfy.model_management
 import comfy.model_patcher
 import comfy.ops
+import comfy.quant_ops
 import comfy.utils
 import folder_paths
 import torch
@@ -20,6 +22,8 @@ from torch import Tensor, nn
 from ..mm3.attention import AttentionBackend
 from ..mm3.checkpoint import CheckpointError, peek
 from ..mm3.operations import Operations
+from ..mm3.quant import PackedLinear, PackedWeight
+from ..mm3.quant.scaled import ScaledRows
 
 log = logging.getLogger("mm3")
 
@@ -105,6 +109,59 @@ def operations(weights: torch.dtype, compute: torch.dtype) -> Operations:
     return comfy.ops.pick_operations(weights, compute)
 
 
+class _PackedLayer(PackedLinear, comfy.ops.CastWeightBiasOp):
+    """Our packed layer under ComfyUI's memory management: its values may wait elsewhere and come over at use."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        comfy.ops.run_every_op()
+        with comfy.ops.CastBiasWeightContext(
+            self, None, dtype=self.weight.dtype, device=x.device, bias_dtype=x.dtype, offloadable=True
+        ) as (values, bias):
+            return self.product(x, values, bias)
+
+
+def packed_layer(compute: torch.dtype) -> Callable[[PackedWeight, Tensor | None], nn.Module]:
+    """Makes layers of packed weights: ComfyUI's own quantised layers of int8 where it has them, ours of all others."""
+    own = _quantised_operations(compute)
+
+    def make(weight: PackedWeight, bias: Tensor | None) -> nn.Module:
+        if own is None or not isinstance(weight.packing, ScaledRows) or weight.values.dtype != torch.int8:
+            return _PackedLayer(weight, bias)
+        return _int8_layer(own, weight, weight.packing.group, bias)
+
+    return make
+
+
+def _quantised_operations(compute: torch.dtype) -> Operations | None:
+    """ComfyUI's quantised layers, set to multiply by the unpacked weight rather than to round their input to int8.
+
+    A weight that stands for the dtype of its input would be multiplied in int8, so it is told to stand for another.
+    """
+    algorithms = getattr(comfy.quant_ops, "QUANT_ALGOS", {})
+    if "int8_tensorwise" not in algorithms or not getattr(comfy.quant_ops, "_CK_AVAILABLE", False):
+        return None
+    other = torch.bfloat16 if compute == torch.float32 else torch.float32
+    return comfy.ops.mixed_precision_ops(compute_dtype=other, full_precision_mm=True)
+
+
+def _int8_layer(operations: Operations, weight: PackedWeight, group: int, bias: Tensor | None) -> nn.Module:
+    rows, columns = weight.shape
+    settings = {"format": "int8_tensorwise"} | ({"convrot": True, "convrot_groupsize": group} if group else {})
+    state = {
+        "weight": weight.values,
+        "weight_scale": weight.scale,
+        "comfy_quant": torch.tensor(list(json.dumps(settings).encode()), dtype=torch.uint8),
+    }
+    layer = operations.Linear(columns, rows, bias=bias is not None, device="cpu")
+    layer.load_state_dict(state if bias is None else state | {"bias": bias}, assign=True)
+    return layer
+
+
+def gigabytes(module: nn.Module) -> float:
+    """Memory that the weights of a module take."""
+    return comfy.model_management.module_size(module) / 1e9
+
+
 def attention() -> AttentionBackend:
     """The attention that the user selected for ComfyUI, kept from quantising."""
 
@@ -152,9 +209,17 @@ def checkpoint_choices(folders: tuple[str, ...], component: str) -> list[str]:
 
     Folders end in a slash. The first of two files with the same name counts.
     """
-    names = dict.fromkeys(name for folder in folders for name in folder_paths.get_filename_list(folder))
+    names = dict.fromkeys(
+        name for folder in folders for name in [*folder_paths.get_filename_list(folder), *_gguf_files(folder)]
+    )
     files = [name for name in names if (path := _file_path(folders, name)) and component in peek(path)]
     return files + [f"{name}/" for name, path in _component_folders() if component in peek(path)]
+
+
+def _gguf_files(folder: str) -> list[str]:
+    """GGUF files of a model folder, which ComfyUI's own lists leave out."""
+    roots = map(Path, folder_paths.get_folder_paths(folder))
+    return sorted(path.relative_to(root).as_posix() for root in roots for path in root.rglob("*.gguf"))
 
 
 def checkpoint_path(folders: tuple[str, ...], choice: str) -> Path:

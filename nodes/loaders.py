@@ -43,7 +43,8 @@ class LoadCheckpoint(io.ComfyNode):
                     default="auto",
                     tooltip="Dtype of the wide weights in memory: fp32 about 9.8 GB, bf16 and fp16 about 5 GB. auto "
                     "takes the file's own where the device allows, and fp32 on a CPU. Float16 is computed only where "
-                    "it is trusted. Latents stay float32 in any case.",
+                    "it is trusted. int8, scaled fp8 and GGUF files stay as small as they are, and are computed in "
+                    "this dtype. Latents stay float32 in any case.",
                 ),
                 io.Combo.Input(
                     "condition_encoder",
@@ -82,7 +83,8 @@ class LoadCheckpoint(io.ComfyNode):
         transformer = dit_file.component("transformer")
         vocoder_file.component("vocoder")
 
-        dtype = host.weight_dtype(weight_dtype, transformer.dtype, transformer.parameters)
+        stored = host.DTYPES["bf16"] if transformer.packed else transformer.dtype
+        dtype = host.weight_dtype(weight_dtype, stored, transformer.parameters)
         compute = host.compute_dtype(dtype, transformer.parameters)
         dit = load_dit(
             dit_file,
@@ -90,12 +92,14 @@ class LoadCheckpoint(io.ComfyNode):
             compute_dtype=compute,
             operations=host.operations(dtype, compute),
             attention=host.attention(),
+            packed_layer=host.packed_layer(compute),
         )
         decoder = load_vocoder(vocoder_file, operations=host.operations(*[host.DTYPES["fp32"]] * 2))
         host.log.info(
-            "MM3 %s: weights %s, computed in %s, attention %s",
+            "MM3 %s: weights %s, %.2f GB, computed in %s, attention %s",
             checkpoint,
-            dtype,
+            f"kept as {transformer.stored_as}" if transformer.packed else dtype,
+            host.gigabytes(dit),
             compute,
             dit.transformer.attention_backend_name,
         )

@@ -79,7 +79,7 @@ CONTENTS = {
     "JSON": (b'{"metadata": {"total_size": 0}, "weight_map": {}}', "a JSON text"),
     "text": (b"Entry not found", "text file that begins with 'Entry not found'"),
     "old pickle": (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", "a pickle of an old kind"),
-    "GGUF": (b"GGUF\x03\0\0\0\0\0\0\0", "a GGUF file"),
+    "GGUF": (b"GGUF\x03\0\0\0\0\0\0\0", "not a complete GGUF file"),
     "gzip": (b"\x1f\x8b\x08\0\0\0\0\0\0\x03", "a compressed archive"),
     "zeros": (bytes(4096), "not a complete safetensors file"),
     "noise": (bytes(range(129, 256)) * 9, "not a complete safetensors file: it is cut off, or no safetensors file"),
@@ -164,10 +164,6 @@ def test_kernels_stored_channels_last_are_told(component, tmp_path, states):
 
 QKV = "diffusion_transformer.transformer.layers.0.self_attn.to_qkv"
 BESIDE = {
-    "fp8 with scales": ({f"{QKV}.weight_scale": torch.ones(1)}, torch.float8_e4m3fn, "with scale tensors"),
-    "fp8 with old scales": ({f"{QKV}.scale_weight": torch.ones(1)}, torch.float8_e4m3fn, "with scale tensors"),
-    "marked fp8": ({"scaled_fp8": torch.zeros(2)}, torch.float8_e4m3fn, "with scale tensors"),
-    "int8": ({f"{QKV}.comfy_quant": torch.zeros(3, dtype=torch.uint8)}, torch.int8, "ComfyUI's format"),
     "bare int8": ({}, torch.int8, "not known here"),
     "NVFP4": ({f"{QKV}.weight_scale": torch.ones(1), f"{QKV}.weight_scale_2": torch.ones(1)}, torch.uint8, "NVFP4"),
     "nf4": ({f"{QKV}.weight.absmax": torch.ones(1)}, torch.uint8, "bitsandbytes"),

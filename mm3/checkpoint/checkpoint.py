@@ -12,8 +12,11 @@ from .files import StoredTensor
 from .folders import component_files, read_json, shard_files, snapshot
 from .foreign import recognise
 from .fuse import recipes
+from .gguf import GGUFTensor
 from .layouts import LAYOUTS, Match, detect
 from .quantised import refuse_quantised
+from .ranks import with_rank
+from .scales import with_scales
 from .shapes import refuse_channels_last, restored_shape
 
 COMPONENTS = ("transformer", "condition_encoder", "vocoder")
@@ -46,7 +49,8 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     """Find out what a file or folder holds; no tensor data is read.
 
     A folder is the official model (with `transformer/`, `condition_encoder/` and `vocoder/` inside, or some of them),
-    a single component folder, or a Hugging Face cache folder of the model. A file is told by its content.
+    a single component folder, one that holds a GGUF file of each component, or a Hugging Face cache folder of the
+    model. A file is told by its content.
 
     Raises:
         FileNotFoundError: If there is nothing at this path.
@@ -65,7 +69,22 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     return Checkpoint(path, components)
 
 
+def _gguf_components(files: list[Path]) -> dict[str, Component]:
+    """Of files that hold a component each, or several."""
+    components: dict[str, Component] = {}
+    for file in files:
+        found = _split(read_header(file), {}, file.name)
+        twice = components.keys() & found.keys()
+        if twice:
+            raise CheckpointError(f"{file.name} holds the {min(twice)} again. Keep one file of each in {file.parent}.")
+        components |= found
+    return components
+
+
 def _folder_components(folder: Path) -> dict[str, Component]:
+    blocks = sorted(folder.glob("*.gguf"))
+    if blocks and not any(folder.glob("*.safetensors")):
+        return _gguf_components(blocks)
     config = folder / "config.json"
     stated = read_json(config) if config.is_file() else {}
     return _split(_merged(component_files(folder)), stated, folder.name)
@@ -89,6 +108,7 @@ def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where:
     matches = detect(stored)
     if not matches:
         raise CheckpointError(_unknown(stored, where))
+    stored = with_scales(stored)
     parts: dict[str, dict[str, StoredTensor]] = {match.layout.component: {} for match in matches}
     ignored: dict[str, list[str]] = {name: [] for name in parts}
     for key, tensor in stored.items():
@@ -101,6 +121,7 @@ def _split(stored: dict[str, StoredTensor], stated: Mapping[str, object], where:
                 "Download it again."
             )
         else:
+            tensor = with_rank(rest, tensor) if isinstance(tensor, GGUFTensor) else tensor
             parts[name][rest] = replace(tensor, shape=restored_shape(rest, tensor.shape))
     used = [tensor for held in parts.values() for tensor in held.values()]
     refuse_quantised(used, where)

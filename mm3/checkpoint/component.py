@@ -1,6 +1,6 @@
 """One network in a checkpoint: its sizes and parameters, strictly checked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from ..config import ConditionEncoderConfig, TransformerConfig, VocoderConfig
+from ..quant import PackedWeight
 from .errors import CheckpointError, shown
 from .fuse import Recipe
 from .infer import Shapes, condition_encoder_config, transformer_config, vocoder_config
+from .packed import is_packed, packed_weight, stored_as
 
 Config = TypeVar("Config")
 
@@ -90,11 +92,26 @@ class Component:
                 "Download the file again, or choose another."
             )
 
-    def state(self, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    @property
+    def packed(self) -> bool:
+        """Whether any weight is stored in fewer bits than it stands for."""
+        return any(is_packed(recipe) for recipe in self.recipes.values())
+
+    @property
+    def stored_as(self) -> str:
+        """What most values are stored as, or all kinds if some are packed."""
+        return stored_as(self.recipes.values())
+
+    def packed_weights(self, names: Collection[str]) -> dict[str, PackedWeight]:
+        """Those of the named parameters that are stored packed and can be kept so, on the CPU."""
+        weights = ((name, packed_weight(self.recipes[name])) for name in names if name in self.recipes)
+        return {name: weight for name, weight in weights if weight is not None}
+
+    def state(self, expected: Mapping[str, Tensor], without: Collection[str] = ()) -> dict[str, Tensor]:
         """Parameters on the CPU, in the dtypes of `expected`. Holds each once; reads one stored tensor at a time.
 
         Raises:
             CheckpointError: As `check`.
         """
         self.check(expected)
-        return {name: self.recipes[name].make(wanted.dtype) for name, wanted in expected.items()}
+        return {name: self.recipes[name].make(wanted.dtype) for name, wanted in expected.items() if name not in without}

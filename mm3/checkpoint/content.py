@@ -5,16 +5,17 @@ from pathlib import Path
 
 from .errors import CheckpointError
 from .files import StoredTensor, read_safetensors_header
+from .gguf import read_gguf
 from .pickled import read_pickled_header
 
 _FIRST = 64
 
 _READERS: tuple[tuple[bytes, Callable[[Path], dict[str, StoredTensor]]], ...] = (
+    (b"GGUF", read_gguf),
     (b"PK\x03\x04", read_pickled_header),  # the zip archive that torch.save writes
 )
 # First bytes in lower case -> what it is and what to do.
 _REFUSED = (
-    (b"gguf", "a GGUF file, which is not read here. Take a .safetensors file."),
     (b"version https://git-lfs", "a Git LFS pointer, not the file it stands for. Run git lfs pull, or download it."),
     (b"<", "a web page, not a model: the link was wrong or asked for a login. Download it again."),
     (b"{", "a JSON text, not a model. Choose the file with the weights."),

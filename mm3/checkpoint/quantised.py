@@ -5,8 +5,10 @@ from collections.abc import Iterable
 
 from .errors import CheckpointError, shown
 from .files import StoredTensor
+from .gguf import GGUFTensor
+from .scales import ScaledTensor
 
-_ADVICE = "Take an fp32, fp16 or bf16 file, or one of plain fp8."
+_ADVICE = "Take an fp32, fp16 or bf16 file, or a scaled fp8, int8_convrot or GGUF one."
 
 # A name that only this kind of quantisation has -> what it is.
 _BESIDE = (
@@ -32,7 +34,8 @@ def refuse_quantised(stored: Iterable[StoredTensor], where: str) -> None:
             raise CheckpointError(
                 f"{where} is quantised {what} ({shown(beside[:1])}), which is not read here. {_ADVICE}"
             )
-    whole = next((tensor for tensor in tensors if not tensor.dtype.is_floating_point), None)
+    numbers = [tensor for tensor in tensors if not isinstance(tensor, ScaledTensor | GGUFTensor)]
+    whole = next((tensor for tensor in numbers if not tensor.dtype.is_floating_point), None)
     if whole is not None:
         dtype = str(whole.dtype).removeprefix("torch.")
         raise CheckpointError(

@@ -33,6 +33,29 @@ def comfy_python(path: Path) -> str:
     return str(next((python for python in candidates if python.is_file()), "python"))
 
 
+def report_of(script: str, path: Path, base: Path, *arguments: str) -> dict:
+    """What a script of `inside` prints that runs in ComfyUI's own interpreter."""
+    done = subprocess.run(
+        [comfy_python(path), str(PACK / "tests/host/inside" / script), str(base), str(PACK), *arguments],
+        cwd=path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
+    assert lines, done.stderr[-3000:]
+    return json.loads(lines[0].removeprefix("REPORT "))
+
+
+def partial_loading(path: Path, base: Path, checkpoint: str, last: str = "audio") -> dict:
+    """What loading a checkpoint in part reports; its layers were where they belong."""
+    report = report_of("partial_loading.py", path, base, checkpoint, last)
+    assert report["loaded"] and report["whole_offloaded"] == 0
+    assert 0 < report["partial_offloaded"] < report["novram_offloaded"]
+    return report
+
+
 class PromptError(Exception):
     """A prompt that ComfyUI refused, or that failed while it ran."""
 

@@ -1,12 +1,9 @@
 """The pack as ComfyUI sees it: nodes, sockets, tooltips, model lists, loading in part."""
 
-import json
-import os
 import shutil
-import subprocess
 
 import pytest
-from comfy_server import PACK, comfy_python
+from comfy_server import partial_loading, report_of
 
 from mm3.demo import write_demo_checkpoint
 
@@ -60,26 +57,9 @@ def options(comfy):
     return inputs["checkpoint"][1]["options"], inputs["vocoder"][1]["options"]
 
 
-def report_of(script, comfy_checkout, base):
-    """What a script prints that runs inside ComfyUI's own interpreter."""
-    done = subprocess.run(
-        [comfy_python(comfy_checkout), str(PACK / "tests/host/inside" / script), str(base), str(PACK)],
-        cwd=comfy_checkout,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
-    assert lines, done.stderr[-3000:]
-    return json.loads(lines[0].removeprefix("REPORT "))
-
-
 def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
-    report = report_of("partial_loading.py", comfy_checkout, base)
-    assert report["loaded"] and report["plain_layers"] == []
-    assert report["whole_offloaded"] == 0
-    assert 0 < report["partial_offloaded"] < report["novram_offloaded"]
+    report = partial_loading(comfy_checkout, base, "tiny/")
+    assert report["plain_layers"] == []
     for kind in ("partial", "novram", "lazy"):
         assert report[f"{kind}_difference"] <= 2e-5, kind
 

@@ -1,13 +1,14 @@
 """Run inside ComfyUI's own interpreter: loading in part, and loading as dynamic VRAM does, on a CPU.
 
-usage: python in_process.py BASE PACK (current folder: ComfyUI). Prints one JSON object.
+usage: python partial_loading.py BASE PACK CHECKPOINT audio|latent (current folder: ComfyUI). Prints one JSON object,
+and leaves the latent in BASE/whole.safetensors.
 """
 
 import asyncio
 import json
 import sys
 
-base, pack = sys.argv[1:]
+base, pack, checkpoint, last = sys.argv[1:]
 sys.argv = ["main.py", "--cpu", f"--base-directory={base}"]
 sys.path.insert(0, ".")
 
@@ -18,6 +19,7 @@ comfy.options.enable_args_parsing()
 import comfy.memory_management  # noqa: E402
 import comfy.model_management as management  # noqa: E402
 import torch  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
 import nodes  # noqa: E402
 
@@ -27,13 +29,15 @@ def run(name: str, **inputs):
 
 
 def load():
-    return run("MM3LoadCheckpoint", checkpoint="tiny/", vocoder="tiny/", weight_dtype="auto")
+    return run("MM3LoadCheckpoint", checkpoint=checkpoint, vocoder="tiny/", weight_dtype="auto")
 
 
 def song(model, vocoder, conditioning):
     (condition,) = run("MM3ConditionEncoder", model=model, conditioning=conditioning)
     (latent,) = run("MM3DiTEulerSampler", model=model, condition=condition, steps=4, cfg=1.7, seed=3)
     kept_off = offloaded(model.module)
+    if last == "latent":
+        return kept_off, latent["samples"]
     (audio,) = run("MM3DACDecode", vocoder=vocoder, latent=latent, tile=64)
     return kept_off, latent["samples"], audio["waveform"]
 
@@ -54,6 +58,13 @@ def main() -> dict:
     report["seconds"] = seconds
     report["patchers"] = [type(part.patcher).__name__ for part in (model, vocoder)]
     report["whole_offloaded"] = whole[0]
+    save_file({"samples": whole[1].contiguous()}, f"{base}/whole.safetensors")
+    block = model.module.transformer.transformer_blocks[0]
+    wide = (block.attn.to_qkv, block.attn.to_out, block.ff_in, block.ff_out)
+    report["wide"] = sorted({f"{type(layer).__name__} of {type(layer.weight).__name__}" for layer in wide})
+    inputs = nodes.NODE_CLASS_MAPPINGS["MM3LoadCheckpoint"].GET_SCHEMA().inputs
+    report["listed"] = next(field.options for field in inputs if field.id == "checkpoint")
+    report["bytes"] = model.patcher.model_size()
 
     # The path of a small card: a budget that holds part of the model.
     management.unload_all_models()
