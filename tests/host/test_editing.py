@@ -163,7 +163,7 @@ def test_repaint_says_what_is_new_and_keeps_the_rest_bit_for_bit(comfy, whole):
     assert torch.equal(latent[..., fresh.stop :], whole[..., fresh.stop :])
     assert (latent != whole)[..., fresh].float().mean() > 0.99
     assert texts(run, "paint")[0] == "window 2 of 4"
-    assert texts(run, "paint")[-1] == "new: 6.00 to 10.01 s (windows 2 to 2); the rest is unchanged"
+    assert texts(run, "paint")[-1] == "new: 6.00 to 10.01 s (window 2); the rest is unchanged"
 
 
 def test_a_list_of_seeds_renders_each_as_its_own_run(comfy, whole):
@@ -195,8 +195,8 @@ def test_report_names_every_window_and_its_loudness(comfy):
     (text,) = run.outputs["text"]["text"]
     assert texts(run, "report") == [text] == run.outputs["report"]["text"]
     lines = text.splitlines()
-    assert lines[0].startswith("window 1, 0.00 to 5.00 s: RMS ") and " dBFS" in lines[3]
-    assert lines[-1] == "the conditioning has no quiet stretch"
+    assert lines[:2] == ["no silence of half a second", "the conditioning has no quiet stretch"]
+    assert [line.split(" to ")[0] for line in lines[3:]] == ["1, 0.00", "2, 5.00", "3, 9.01", "4, 13.01"]
 
 
 def test_positions_are_those_of_the_windows(comfy):

@@ -59,8 +59,9 @@ def options(comfy):
     return inputs["checkpoint"][1]["options"], inputs["vocoder"][1]["options"]
 
 
-def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
-    script = PACK / "tests/host/inside/partial_loading.py"
+def reported(comfy_checkout, base, script):
+    """What a script reports that runs inside ComfyUI's own interpreter."""
+    script = PACK / "tests/host/inside" / script
     done = subprocess.run(
         [comfy_python(comfy_checkout), str(script), str(base), str(PACK)],
         cwd=comfy_checkout,
@@ -71,9 +72,25 @@ def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
     assert lines, done.stderr[-3000:]
-    report = json.loads(lines[0].removeprefix("REPORT "))
+    return json.loads(lines[0].removeprefix("REPORT "))
+
+
+def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
+    report = reported(comfy_checkout, base, "partial_loading.py")
     assert report["loaded"] and report["plain_layers"] == []
     assert report["whole_offloaded"] == 0
     assert 0 < report["partial_offloaded"] < report["novram_offloaded"]
     for kind in ("partial", "novram", "lazy"):
         assert report[f"{kind}_difference"] <= 2e-5, kind
+
+
+def test_every_kind_of_latent_is_continued_and_none_is_written_to(comfy_checkout, base):
+    report = reported(comfy_checkout, base, "previous_latents.py")
+    for kind in ("fresh", "bare", "double", "half", "edited"):
+        entry = report[kind]
+        assert entry["unwritten"] and entry["pinned"] and entry["carries"], kind
+        assert (entry["dtype"], entry["steps"]) == ("torch.float32", 345 + 516), kind
+        assert entry["whole"] == (kind in ("fresh", "bare", "double")), kind
+    assert set(report["next_window"].values()) == {2}
+    assert report["half_keeps_the_condition"] < 0.02 < report["bare_stands_in"]
+    assert report["one_of_a_batch"] and report["reordered"]
