@@ -43,6 +43,12 @@ def fresh_steps(frames: int, run: slice) -> slice:
     return slice(steps.start + (CARRY if run.start else 0), steps.stop - (0 if at_end else CARRY))
 
 
+def numbered(run: slice) -> str:
+    """The windows of a run, counted from 1 on, for people to read."""
+    first, last = run.start + 1, run.stop
+    return f"window {first}" if first == last else f"windows {first} to {last}"
+
+
 def cut_length(length: int, until: float, first_window: int = 0) -> int:
     """How many of `length` steps reach to the last window end by `until`: at least one window; 0 keeps all.
 

@@ -61,7 +61,7 @@ def quiet_frames(hidden: Tensor) -> list[tuple[int, int]]:
 def window_report(
     length: int, audio: Tensor | None = None, hidden: Tensor | None = None, *, first_window: int = 0
 ) -> str:
-    """The report on one song, a line for each window and one for each silent stretch.
+    """The report on one song: a line for each silent or quiet stretch, and one for each window.
 
     Args:
         length: Latent steps.
@@ -70,16 +70,15 @@ def window_report(
         first_window: Index in the song of the first window.
     """
     origin = HOP * first_window
-    lines = []
-    for sound in window_sounds(length, audio, first_window):
-        loud = "" if sound.rms is None else f": RMS {sound.rms:.1f}, peak {sound.peak:.1f} dBFS"
-        lines.append(f"window {sound.number}, {stated(origin + sound.steps.start, origin + sound.steps.stop)}{loud}")
-    quiet = [] if hidden is None else [_seconds(start, end) for start, end in quiet_frames(hidden)]
-    if audio is not None:
-        lines += _silences(audio, None if hidden is None else quiet, latent_seconds(origin))
-    if hidden is not None:
+    quiet = None if hidden is None else [_seconds(start, end) for start, end in quiet_frames(hidden)]
+    lines = [] if audio is None else _silences(audio, quiet, latent_seconds(origin))
+    if quiet is not None:
         lines += [f"quiet in the conditioning: {start:.2f} to {end:.2f} s" for start, end in quiet]
         lines += [] if quiet else ["the conditioning has no quiet stretch"]
+    lines.append("window, seconds" + ("" if audio is None else ": RMS, peak in dBFS"))
+    for sound in window_sounds(length, audio, first_window):
+        loud = "" if sound.rms is None else f": {sound.rms:.1f}, {sound.peak:.1f}"
+        lines.append(f"{sound.number}, {stated(origin + sound.steps.start, origin + sound.steps.stop)}{loud}")
     return "\n".join(lines)
 
 

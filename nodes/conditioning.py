@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..mm3 import encode_song
 from ..mm3.hidden import holds_hidden, load_hidden, save_hidden
-from ..mm3.ranges import run_between, steps_of
+from ..mm3.ranges import numbered, run_between, steps_of
 from ..mm3.timing import MAX_FRAMES, frame_seconds, stated
 from ..mm3.windows import plan
 from . import host, types
@@ -99,7 +99,7 @@ def _taken(frames: int, run: slice) -> str:
     """The windows, frames and seconds of a run, for people to read."""
     windows, steps = plan(frames), steps_of(frames, run)
     return (
-        f"windows {run.start + 1} to {run.stop} of {len(windows)}: frames {windows[run.start].start} to "
+        f"{numbered(run)} of {len(windows)}: frames {windows[run.start].start} to "
         f"{windows[run.stop - 1].end}, heard from {stated(steps.start, steps.stop)}"
     )
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from ..mm3 import Carry, SongCondition
 from ..mm3.flow import DEFAULT_GUIDANCE, DEFAULT_STEPS
 from ..mm3.join import join
-from ..mm3.ranges import cut_length, fresh_steps, repaint_between
+from ..mm3.ranges import cut_length, fresh_steps, numbered, repaint_between
 from ..mm3.repaint import repaint, require_whole_song
 from ..mm3.run import repeated
 from ..mm3.song import solve_bytes
@@ -190,7 +190,7 @@ class Repaint(io.ComfyNode):
         fresh = fresh_steps(condition.frames, run)
         host.show(
             cls.hidden.unique_id,
-            f"new: {stated(fresh.start, fresh.stop)} (windows {run.start + 1} to {run.stop}); the rest is unchanged",
+            f"new: {stated(fresh.start, fresh.stop)} ({numbered(run)}); the rest is unchanged",
         )
         following = len(condition.windows)
         return io.NodeOutput(song_latent(result, carry, first_window=0, next_window=following))

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 import websocket
+from safetensors.torch import load_file
 
 PACK = Path(__file__).resolve().parents[2]
 HOW_TO_ENABLE = "no ComfyUI here: set COMFYUI_PATH to a checkout of ComfyUI 0.33.0 or newer that starts"
@@ -74,6 +76,10 @@ class Run:
     def executed(self) -> set[str]:
         """Nodes that ran, rather than came from the cache."""
         return {e["data"]["node"] for e in self.events if e["type"] == "executing" and e["data"]["node"]}
+
+    def texts(self, name: str) -> list[str]:
+        """What a node showed, in order."""
+        return [e["data"]["text"] for e in self.events if e["type"] == "text" and e["data"]["node"] == name]
 
 
 class Comfy:
@@ -154,6 +160,11 @@ class Comfy:
             follower.close()
         history = json.loads(self.get(f"/history/{prompt}"))[prompt]
         return Run(history["outputs"], events)
+
+    def latent_of(self, run: Run, name: str = "latent") -> torch.Tensor:
+        """What a SaveLatent node wrote."""
+        (file,) = run.outputs[name]["latents"]
+        return load_file(self.base / "output" / file["subfolder"] / file["filename"])["latent_tensor"]
 
     def _queue(self, graph: Graph, client: str) -> str:
         try:

@@ -2,10 +2,12 @@
 
 import pytest
 from comfy_server import HOW_TO_ENABLE, Comfy, comfy_path
+from graphs import four_windows
 
 from mm3.demo import write_demo_checkpoint, write_demo_hidden
 
 FRAMES = 250  # two windows
+FOUR_WINDOWS = 450  # the last is shorter
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +25,7 @@ def base(tmp_path_factory):
     write_demo_checkpoint(base / "models/diffusers/tiny")
     (base / "input").mkdir()
     write_demo_hidden(base / "input/hidden.safetensors", FRAMES)
+    write_demo_hidden(base / "input/four.safetensors", FOUR_WINDOWS)
     return base
 
 
@@ -31,3 +34,9 @@ def comfy(comfy_checkout, base):
     server = Comfy(comfy_checkout, base)
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def whole(comfy):
+    """The song of four windows in one run."""
+    return comfy.latent_of(comfy.run(four_windows()))

@@ -17,3 +17,25 @@ def song(**sampler) -> dict:
         "latent": node("SaveLatent", samples=["sample", 0], filename_prefix="latents/song"),
         "audio": node("SaveAudio", audio=["decode", 0], filename_prefix="audio/song"),
     }
+
+
+def encoded(start: float = 0.0, end: float = 0.0) -> dict:
+    """The windows of the frames between two seconds."""
+    return node("MM3ConditionEncoder", model=["load", 0], conditioning=["frames", 0], start=start, end=end)
+
+
+def sampled(condition: str = "encode", **given) -> dict:
+    """A quick solve of the condition that a node gives."""
+    settings = {"steps": 3, "cfg": 1.0, "seed": 11, "model": ["load", 0], "condition": [condition, 0], **given}
+    return node("MM3DiTEulerSampler", **settings)
+
+
+def four_windows(**changes) -> dict:
+    """The whole song, with the nodes in `changes` added, saved as `latent` from the one named there or `sample`."""
+    graph = {key: value for key, value in song().items() if key in ("load", "frames", "latent")}
+    graph["frames"]["inputs"]["file"] = "four.safetensors [input]"
+    graph |= {"encode": encoded(), "sample": sampled()}
+    result = changes.pop("result", "sample")
+    graph |= changes
+    graph["latent"]["inputs"]["samples"] = [result, 0]
+    return graph

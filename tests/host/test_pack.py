@@ -82,3 +82,15 @@ def test_dtypes_are_those_the_card_is_trusted_with(dtypes, card, fp32, bf16, fp1
 @pytest.fixture(scope="module")
 def dtypes(comfy_checkout, base):
     return report_of("dtypes.py", comfy_checkout, base)
+
+
+def test_every_kind_of_latent_is_continued_and_none_is_written_to(comfy_checkout, base):
+    report = report_of("previous_latents.py", comfy_checkout, base)
+    for kind in ("fresh", "bare", "double", "half", "edited"):
+        entry = report[kind]
+        assert entry["unwritten"] and entry["pinned"] and entry["carries"], kind
+        assert (entry["dtype"], entry["steps"]) == ("torch.float32", 345 + 516), kind
+        assert entry["whole"] == (kind in ("fresh", "bare", "double")), kind
+    assert set(report["next_window"].values()) == {2}
+    assert report["half_keeps_the_condition"] < 0.02 < report["bare_stands_in"]
+    assert report["one_of_a_batch"] and report["reordered"]
