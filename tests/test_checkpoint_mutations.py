@@ -8,7 +8,7 @@ import torch
 from layout_writers import write_index, write_state
 from mutations import index_mutations, safetensors_mutations, zip_mutations
 from other_writers import write_pickle
-from test_checkpoint_refusals import Evil
+from test_checkpoint_pickles import Evil
 
 from mm3.checkpoint import CheckpointError, open_checkpoint
 from mm3.demo import official_states
