@@ -61,7 +61,7 @@ def test_a_later_window_and_step_are_named_from_one_on(dit, condition):
         return velocity * (NAN if len(calls) == 5 else 1.0)
 
     spoiled = copy.deepcopy(dit.transformer)
-    spoiled.register_forward_hook(spoil)
+    spoiled.postprocess_conv.register_forward_hook(spoil)
     with pytest.raises(NonFiniteError, match=r"window 2 of 2 .* step 2 of 3"):
         solve_song(spoiled, condition, seed=0, steps=3)
     assert len(calls) == 5
