@@ -61,7 +61,7 @@ def forward() -> Result:
     """One step of a guided window, and the matrix products of its blocks alone."""
     reference, ours = transformers()
     x, t, condition = inputs()
-    embedded, field = ours.embed_condition(condition), ours.field()
+    embedded, field = ours.embed_condition(condition), ours.field(device())
     theirs = condition.transpose(1, 2)
     h, wide = torch.randn(2, 690, 2048, device=device()), torch.randn(2, 690, 8192, device=device())
     heads, scores = torch.randn(64, 690, 64, device=device()), torch.randn(64, 690, 690, device=device())
@@ -95,26 +95,20 @@ def solve_window() -> Result:
         return solve(guided(field, condition, 1.7, batched=False), noise, 30)
 
     def with_ours() -> torch.Tensor:
-        return solve(guided(ours.field(), ours.embed_condition(condition), 1.7), noise, 30)
+        return solve(guided(ours.field(device()), ours.embed_condition(condition), 1.7), noise, 30)
 
     return {"solve": side_by_side({"mm3": with_ours, "diffusers": with_reference}, repeats=2)}
 
 
 def load() -> Result:
-    """A gigabyte of float32 transformer from one file: the module, diffusers' module, and reading the bytes alone."""
+    """A gigabyte of float32 transformer from one file, beside reading the bytes alone."""
     from diffusers.models import MiniMaxMusic3Transformer1DModel as Reference
 
     with tempfile.TemporaryDirectory() as folder:
         randomise(Reference(num_layers=4)).cpu().save_pretrained(folder)
         file = Path(folder) / "diffusion_pytorch_model.safetensors"
         component = open_checkpoint(folder).component("transformer")
-        times = side_by_side(
-            {
-                "mm3": lambda: component.state(skeleton(component)),
-                "diffusers": lambda: Reference.from_pretrained(folder),
-                "read": file.read_bytes,
-            }
-        )
+        times = side_by_side({"mm3": lambda: component.state(skeleton(component)), "read": file.read_bytes})
     return {"load": times}
 
 

@@ -45,7 +45,7 @@ def main() -> dict[str, dict[str, float]]:
     hidden = torch.randn(2, FRAMES, 8 * 4096, device=device())
     scale = torch.ones(2, 1, 1, device=device())
     embedded = ours.embed_condition(torch.randn(2, 2048, WINDOW, device=device()))
-    field = ours.field()
+    field = ours.field(device())
     functions = {"mm3": lambda: field(x, t, embedded), "core": lambda: core(x, t, hidden, scale)}
     return {"core": side_by_side(functions)}
 

@@ -1,6 +1,6 @@
 """The acoustic stage of MiniMax Music 3 in pure torch: hidden frames of the language model in, stereo audio out.
 
-    dit, vocoder = ...                                               # mm3.checkpoint.load_dit, load_vocoder
+    dit, vocoder = ...                                               # mm3.load: load_dit, load_vocoder
     condition = encode_song(dit.condition_encoder, hidden)           # per window
     latent, carry = solve_song(dit.transformer, condition, seed=0)   # in order, each pinned to the one before
     audio = decode(vocoder, latent)                                  # in tiles, exact

@@ -1,7 +1,6 @@
 """Hidden frames of the language model in a file, so that a song is rendered again without the language model."""
 
 import os
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,15 +9,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .checkpoint.files import read_safetensors_header
 from .timing import FRAME_RATE
 
 KEY = "hidden"
 
 
-def save_hidden(path: Path, hidden: Tensor, metadata: Mapping[str, str] | None = None) -> None:
-    """Write `hidden` (B, F, C) in its own dtype, with frame rate and metadata. The file appears whole or not at all."""
+def save_hidden(path: Path, hidden: Tensor) -> None:
+    """Write `hidden` (B, F, C) in its own dtype, with its frame rate. The file appears whole or not at all."""
     partial = path.with_name(path.name + ".partial")
-    stated = {"format": "minimax-music3-hidden", "frame_rate": str(FRAME_RATE), **(metadata or {})}
+    stated = {"format": "minimax-music3-hidden", "frame_rate": str(FRAME_RATE)}
     try:
         save_file({KEY: hidden.contiguous()}, partial, metadata=stated)
         os.replace(partial, path)
@@ -42,7 +42,7 @@ def _holds_hidden(path: Path, size: int, modified_ns: int) -> bool:
 
 
 def load_hidden(path: Path) -> Tensor:
-    """Read `hidden` as (B, F, C): a view of the mapped file, no copy. A file of (F, C) is one song.
+    """Read `hidden` as (B, F, C), once, into memory of its own. A file of (F, C) is one song.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -53,16 +53,16 @@ def load_hidden(path: Path) -> Tensor:
     try:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
-            hidden = file.get_tensor(KEY) if KEY in names else None
     except SafetensorError as error:
         raise ValueError(
             f"{path.name} is not a complete safetensors file ({error}). Save the conditioning again."
         ) from error
-    if hidden is None:
+    if KEY not in names:
         raise ValueError(
             f"{path.name} holds {', '.join(names[:4]) or 'no tensor'}, expected a tensor named {KEY!r}. "
             "Choose a file written by MM3 Save Conditioning."
         )
+    hidden = read_safetensors_header(path)[KEY].read()
     if hidden.ndim not in (2, 3) or not hidden.numel() or not torch.is_floating_point(hidden):
         raise ValueError(
             f"{path.name}: {KEY} is {hidden.dtype} {list(hidden.shape)}, expected floats [F, C] or [B, F, C] "

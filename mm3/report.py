@@ -27,6 +27,8 @@ class WindowSound:
 
 def window_sounds(length: int, audio: Tensor | None, first_window: int = 0) -> list[WindowSound]:
     """Windows of a latent of `length` steps in order; audio (channels, 512 * length) or None."""
+    if audio is not None and not torch.isfinite(audio).all():
+        raise ValueError("the audio holds values that are not finite. Decode the latent again.")
     count, sounds = windows_in(length), []
     for index in range(count):
         part = kept(length - HOP * index, first=index == 0, last=index == count - 1)

@@ -173,7 +173,7 @@ def solve_window(
         tail, pinned = ending.latent.to(condition), ending.condition.to(condition)
         condition = torch.cat((condition[..., : length - pinned.shape[-1]], pinned), dim=-1)
     embedded = transformer.embed_condition(condition)
-    velocity = guided(transformer.field(), embedded, guidance, batched=batched, between=guided_between)
+    velocity = guided(transformer.field(embedded.device), embedded, guidance, batched=batched, between=guided_between)
     latent = solve(velocity, noise, steps, shift=shift, prompt=prompt, ending=tail, on_step=on_step)
     return latent, Carry(latent[..., carried(length)].cpu(), condition[..., carried(length)].cpu())
 

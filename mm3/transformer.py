@@ -178,12 +178,12 @@ class MiniMaxMusic3Transformer1DModel(nn.Module):
         latents = condition.new_zeros(condition.shape[0], 2 * self.config.latent_channels, condition.shape[-1])
         return self._embed(torch.cat((latents, condition), dim=1))
 
-    def field(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def field(self, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """The velocity as a function of (x, t, embedded condition), with the latent's input projections multiplied out.
 
-        Equals `forward` with the condition that was embedded. Good for as long as the weights stay where they are.
+        Equals `forward` with the condition that was embedded. `device` is where the solve's tensors are; a host may
+        keep weights elsewhere.
         """
-        device = next(self.parameters()).device
         unit = torch.eye(self.config.input_channels, self.config.latent_channels, device=device)
         weight = self._embed(unit[None])[0]
 

@@ -165,9 +165,10 @@ class LoadConditioning(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, file: str) -> bool | str:
+    def validate_inputs(cls, file: str | None) -> bool | str:
         try:
-            host.saved_path(file)
+            if file is not None:  # a linked input is not known before it runs
+                host.saved_path(file)
         except (ValueError, OSError) as error:
             return str(error)
         return True

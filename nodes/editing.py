@@ -183,7 +183,7 @@ class Repaint(io.ComfyNode):
             seed=seed,
             steps=steps,
             guidance=cfg,
-            batched=host.has_room(model.device, both),
+            batched=model.has_room(both),
             device=model.device,
             on_step=host.progress(cls.hidden.unique_id, describe),
         )

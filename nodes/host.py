@@ -50,6 +50,11 @@ class Managed(Generic[ModuleType]):
         """Where the module computes and its inputs belong."""
         return self.patcher.load_device
 
+    def has_room(self, working_bytes: int) -> bool:
+        """Whether `working_bytes` are free on the device, or can be had: dynamic weights make room by themselves."""
+        free = comfy.model_management.get_free_memory(self.device)
+        return free + (self.patcher.loaded_size() if self.patcher.is_dynamic() else 0) > working_bytes
+
     def load(self, working_bytes: int = 0) -> ModuleType:
         """Bring the module in, wholly or partly, with room left for `working_bytes` beside the weights."""
         comfy.model_management.load_models_gpu([self.patcher], memory_required=working_bytes)
@@ -175,11 +180,6 @@ def attention() -> AttentionBackend:
     return AttentionBackend(comfy.ldm.modules.attention.optimized_attention.__name__, attend)
 
 
-def has_room(device: torch.device, working_bytes: int) -> bool:
-    """Whether `working_bytes` are free on a device, with the weights already there."""
-    return comfy.model_management.get_free_memory(device) > working_bytes
-
-
 def progress(node_id: str | None, describe: Callable[[int, int], str]) -> Callable[[int, int], None]:
     """A callback for (done, total) that moves the node's bar, shows `describe(done, total)`, and heeds a cancel."""
     bar: comfy.utils.ProgressBar | None = None
@@ -219,7 +219,13 @@ def checkpoint_choices(folders: tuple[str, ...], component: str) -> list[str]:
 def _gguf_files(folder: str) -> list[str]:
     """GGUF files of a model folder, which ComfyUI's own lists leave out."""
     roots = map(Path, folder_paths.get_folder_paths(folder))
-    return sorted(path.relative_to(root).as_posix() for root in roots for path in root.rglob("*.gguf"))
+    return sorted(path.relative_to(root).as_posix() for root in roots for path in _files_below(root, ".gguf"))
+
+
+def _files_below(root: Path, suffix: str) -> Iterator[Path]:
+    """Files of a suffix in a folder and those below it, links to folders included as ComfyUI's own lists do."""
+    for folder, _, names in os.walk(root, followlinks=True):
+        yield from (Path(folder, name) for name in names if name.endswith(suffix))
 
 
 def checkpoint_path(folders: tuple[str, ...], choice: str) -> Path:
@@ -276,8 +282,9 @@ def saved_choices(suffix: str, fits: Callable[[Path], bool]) -> list[str]:
     found = []
     for mark, directory in _SOURCES.items():
         root = Path(directory())
-        files = [file for file in root.rglob(f"*{suffix}") if file.is_file() and fits(file)]
-        found += [(file.stat().st_mtime, f"{file.relative_to(root).as_posix()} {mark}") for file in files]
+        for file in _files_below(root, suffix):
+            if folder_paths.is_within_directory(str(root), str(file)) and file.is_file() and fits(file):
+                found.append((os.path.getmtime(file), f"{file.relative_to(root).as_posix()} {mark}"))
     return [choice for _, choice in sorted(found, reverse=True)]
 
 

@@ -56,6 +56,8 @@ def end_of(latent: types.Latent) -> tuple[Carry, int] | None:
     if not (isinstance(saved, Tensor) and isinstance(condition, Tensor) and isinstance(next_window, int)):
         return None
     end = samples.float().cpu()[..., carried(samples.shape[-1])]
+    if not end.numel():  # shorter than 2 s: it hands nothing on
+        return None
     rows = [next((i for i, old in enumerate(saved) if same(old, row)), None) for row in end]
     chosen = [row for row in rows if row is not None]
     return (Carry(end, condition[torch.tensor(chosen)]), next_window) if len(chosen) == len(rows) else None

@@ -65,11 +65,16 @@ class LoadCheckpoint(io.ComfyNode):
         )
 
     @classmethod
-    def validate_inputs(cls, checkpoint: str, vocoder: str, condition_encoder: str = _FROM_CHECKPOINT) -> bool | str:
+    def validate_inputs(
+        cls, checkpoint: str | None, vocoder: str | None, condition_encoder: str | None = _FROM_CHECKPOINT
+    ) -> bool | str:
         try:
-            host.checkpoint_path(_DIT_FOLDERS, checkpoint)
-            host.checkpoint_path(_VOCODER_FOLDERS, vocoder)
-            _encoder_path(condition_encoder)
+            if checkpoint is not None:  # a linked input is not known before it runs
+                host.checkpoint_path(_DIT_FOLDERS, checkpoint)
+            if vocoder is not None:
+                host.checkpoint_path(_VOCODER_FOLDERS, vocoder)
+            if condition_encoder is not None:
+                _encoder_path(condition_encoder)
         except CheckpointError as error:
             return str(error)
         return True

@@ -110,7 +110,7 @@ class DiTEulerSampler(io.ComfyNode):
             guided_between=(cfg_start, cfg_end),
             carry=start.carry and start.carry.repeated(takes),
             first_window=start.window,
-            batched=host.has_room(model.device, both),
+            batched=model.has_room(both),
             device=model.device,
             on_step=host.progress(cls.hidden.unique_id, describe_steps(condition, steps, len(every))),
         )

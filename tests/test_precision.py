@@ -99,3 +99,18 @@ def test_compute_dtype_is_that_of_the_weights_unless_another_is_given():
     assert TransformerBlock(128, **sizes, dtype=torch.bfloat16).compute_dtype == torch.bfloat16
     block = TransformerBlock(128, **sizes, dtype=torch.float8_e4m3fn, compute_dtype=torch.bfloat16)
     assert (block.compute_dtype, block.ff_in.weight.dtype) == (torch.bfloat16, torch.float8_e4m3fn)
+
+
+def test_the_input_projections_are_multiplied_out_where_the_solve_is_not_where_the_weights_are(dit, monkeypatch):
+    """A host keeps weights on the CPU and brings them over at use; what is asked of a layer decides where."""
+    places = []
+
+    def embed(inputs):
+        places.append(inputs.device.type)
+        return inputs.transpose(1, 2)
+
+    monkeypatch.setattr(dit.transformer, "_embed", embed)
+    dit.transformer.field(torch.device("meta"))
+    dit.transformer.embed_condition(torch.empty(1, 32, 5, device="meta"))
+    assert places == ["meta", "meta"]
+    assert all(parameter.device.type == "cpu" for parameter in dit.transformer.parameters())

@@ -138,7 +138,7 @@ class Smooth:
     def embed_condition(self, condition):
         return condition
 
-    def field(self):
+    def field(self, device):
         return self.velocity
 
     def velocity(self, x, t, condition):

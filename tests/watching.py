@@ -13,8 +13,8 @@ def watched(transformer):
         conditions.append(condition.clone())
         return embed(condition)
 
-    def field():
-        inner = make_field()
+    def field(device):
+        inner = make_field(device)
 
         def velocity(x, t, embedded):
             seen.append((x.clone(), conditions[-1]))

@@ -117,7 +117,7 @@ def _stored(path: Path, key: str, shape: list[int], dtype: str, start: int) -> P
     if dtype not in _DTYPES:
         raise CheckpointError(
             f"{path.name}: tensor {shown([key])} has the unknown dtype {dtype}, which some quantised files use. "
-            "Take an F32, F16 or BF16 file."
+            "Take an fp32, fp16, bf16, fp8, int8 convrot or GGUF file."
         )
     return PlainTensor(path, key, tuple(shape), _DTYPES[dtype], start)
 

@@ -45,12 +45,6 @@ class Entry(NamedTuple):
         return row_bytes(self.type, self.shape[-1]) * prod(self.shape[:-1])
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether a file begins as GGUF files do."""
-    with path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
-
-
 def read_entries(path: Path) -> list[Entry]:
     """The tensors of a GGUF file; none of their data is read.
 

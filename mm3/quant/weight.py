@@ -33,10 +33,6 @@ class PackedWeight:
     def shape(self) -> tuple[int, int]:
         return self.packing.shape(self.values)
 
-    @property
-    def nbytes(self) -> int:
-        return self.values.nbytes + (0 if self.scale is None else self.scale.nbytes)
-
     def unpack(self, dtype: torch.dtype) -> Tensor:
         """The weight, (rows, columns), in `dtype`."""
         return self.packing.unpack(self.values, self.scale, dtype)
