@@ -28,7 +28,7 @@ ALLOWED = {
     "transformer": {"attention", "config", "operations", "rope"},
     "vocoder": {"config", "operations"},
     "decode": {"vocoder"},
-    "hidden": {"checkpoint", "timing"},
+    "hidden": {"checkpoint.files", "timing"},
 }
 MODULES_OF_NETWORKS = {"condition", "transformer", "vocoder", "flow", "song"}
 HOST_ONLY = {"folder_paths", "server", "nodes", "execution"}
