@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint real-size clean
+.PHONY: demo test lint real-size bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/python -m mm3 demo
@@ -18,6 +18,9 @@ lint: $(VENV)/test
 
 real-size: $(VENV)/test
 	$(BIN)/python -m pytest -m slow -s
+
+bench: $(VENV)/test
+	$(BIN)/python benchmarks/run.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
