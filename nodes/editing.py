@@ -4,7 +4,6 @@ from comfy_api.latest import io
 from torch import Tensor
 
 from ..mm3 import Carry, SongCondition
-from ..mm3.flow import DEFAULT_GUIDANCE, DEFAULT_STEPS
 from ..mm3.join import join
 from ..mm3.ranges import cut_length, fresh_steps, numbered, repaint_between
 from ..mm3.repaint import repaint, require_whole_song
@@ -14,7 +13,7 @@ from ..mm3.timing import latent_seconds, stated
 from ..mm3.windows import CUT, HOP, windows_in
 from . import host, types
 from .latents import CHANNELS, end_of, first_window_of, latent_samples, song_latent
-from .sampling import MAX_SEED, describe_steps, require_same_model
+from .sampling import MAX_SEED, describe_steps, require_same_model, step_inputs
 
 
 class JoinLatents(io.ComfyNode):
@@ -125,22 +124,7 @@ class Repaint(io.ComfyNode):
                     step=0.01,
                     tooltip="Second up to which the song is to be new; 0 is its end. Widened to whole windows.",
                 ),
-                io.Int.Input(
-                    "steps",
-                    default=DEFAULT_STEPS,
-                    min=1,
-                    max=1000,
-                    tooltip="Euler steps per window, as in the sampler.",
-                ),
-                io.Float.Input(
-                    "cfg",
-                    default=DEFAULT_GUIDANCE,
-                    min=0.0,
-                    max=100.0,
-                    step=0.1,
-                    round=0.01,
-                    tooltip="Guidance weight. 1.7 is the reference; 1 runs without guidance in half the time.",
-                ),
+                *step_inputs(),
                 io.Int.Input(
                     "seed",
                     default=1,

@@ -28,22 +28,7 @@ class DiTEulerSampler(io.ComfyNode):
             inputs=[
                 types.Model.Input("model", tooltip="From MM3 Load Checkpoint."),
                 types.Condition.Input("condition", tooltip="From MM3 Condition Encoder."),
-                io.Int.Input(
-                    "steps",
-                    default=DEFAULT_STEPS,
-                    min=1,
-                    max=1000,
-                    tooltip="Euler steps per window. Time grows with it.",
-                ),
-                io.Float.Input(
-                    "cfg",
-                    default=DEFAULT_GUIDANCE,
-                    min=0.0,
-                    max=100.0,
-                    step=0.1,
-                    round=0.01,
-                    tooltip="Guidance weight. 1.7 is the reference; 1 runs without guidance in half the time.",
-                ),
+                *step_inputs(),
                 io.Int.Input(
                     "seed",
                     default=0,
@@ -118,6 +103,28 @@ class DiTEulerSampler(io.ComfyNode):
             host.show(cls.hidden.unique_id, start.text)
         next_window = start.window + len(condition.windows)
         return io.NodeOutput(song_latent(latent, carry, first_window=start.window, next_window=next_window))
+
+
+def step_inputs() -> list[io.Input]:
+    """Steps and guidance weight, for every node that solves."""
+    return [
+        io.Int.Input(
+            "steps",
+            default=DEFAULT_STEPS,
+            min=1,
+            max=1000,
+            tooltip="Euler steps per window. Time grows with it.",
+        ),
+        io.Float.Input(
+            "cfg",
+            default=DEFAULT_GUIDANCE,
+            min=0.0,
+            max=100.0,
+            step=0.1,
+            round=0.01,
+            tooltip="Guidance weight. 1.7 is the reference; 1 runs without guidance in half the time.",
+        ),
+    ]
 
 
 def _schedule_inputs() -> list[io.Input]:
