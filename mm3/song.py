@@ -11,7 +11,7 @@ from .config import TransformerConfig
 from .flow import ALWAYS, DEFAULT_GUIDANCE, DEFAULT_STEPS, guided, solve
 from .noise import window_noise
 from .run import Carry, SongCondition
-from .timing import FRAME_RATE
+from .timing import frame_seconds
 from .transformer import MiniMaxMusic3Transformer1DModel
 from .windows import WINDOW, Window, carried, kept, plan
 
@@ -199,6 +199,6 @@ def _require_finite_frames(frames: Tensor, start: int) -> None:
     if not finite.all():
         frame = start + int((~finite).nonzero()[0])
         raise NonFiniteError(
-            f"frame {frame} ({frame / FRAME_RATE:.2f} s) of the conditioning is not finite. "
+            f"frame {frame} ({frame_seconds(frame):.2f} s) of the conditioning is not finite. "
             "Encode the text again; in float16 the language model can overflow, in bf16 it does not."
         )

@@ -10,6 +10,7 @@ from ..mm3.ranges import numbered, run_between, steps_of
 from ..mm3.timing import MAX_FRAMES, frame_seconds, stated
 from ..mm3.windows import plan
 from . import host, types
+from .inputs import seconds_input
 
 _FROM_TEXT = "Connect MiniMax Music3 Text Encode or MM3 Load Conditioning."
 
@@ -50,24 +51,16 @@ class ConditionEncoder(io.ComfyNode):
                     "conditioning",
                     tooltip="From MiniMax Music3 Text Encode or MM3 Load Conditioning: 1 to 9000 frames (360 s).",
                 ),
-                io.Float.Input(
+                seconds_input(
                     "start",
-                    default=0.0,
-                    min=0.0,
-                    max=361.0,
-                    step=0.01,
-                    optional=True,
-                    tooltip="Second of the song from which to encode; 0 is its beginning. Snaps to the start of a "
+                    "Second of the song from which to encode; 0 is its beginning. Snaps to the start of a "
                     "window: they begin about every 4 s.",
-                ),
-                io.Float.Input(
-                    "end",
-                    default=0.0,
-                    min=0.0,
-                    max=361.0,
-                    step=0.01,
                     optional=True,
-                    tooltip="Second of the song up to which to encode; 0 is its end. Snaps to the end of a window.",
+                ),
+                seconds_input(
+                    "end",
+                    "Second of the song up to which to encode; 0 is its end. Snaps to the end of a window.",
+                    optional=True,
                 ),
             ],
             outputs=[

@@ -7,13 +7,13 @@ from ..mm3 import Carry, SongCondition
 from ..mm3.join import join
 from ..mm3.ranges import cut_length, fresh_steps, numbered, repaint_between
 from ..mm3.repaint import repaint, require_whole_song
-from ..mm3.run import repeated
 from ..mm3.song import solve_bytes
 from ..mm3.timing import latent_seconds, stated
 from ..mm3.windows import CUT, HOP, windows_in
 from . import host, types
+from .inputs import seconds_input, seed_input, step_inputs
 from .latents import CHANNELS, end_of, first_window_of, latent_samples, song_latent
-from .sampling import MAX_SEED, describe_steps, require_same_model, step_inputs
+from .sampling import describe_steps, require_same_model
 
 
 class JoinLatents(io.ComfyNode):
@@ -34,15 +34,11 @@ class JoinLatents(io.ComfyNode):
                     tooltip="A run that continues it, from the end or from any window. Its place is found by the 2 s "
                     "that both hold. Without it, latent is only cut.",
                 ),
-                io.Float.Input(
+                seconds_input(
                     "until",
-                    default=0.0,
-                    min=0.0,
-                    max=361.0,
-                    step=0.01,
-                    optional=True,
-                    tooltip="First cut latent back to this second, to go on from there. Snaps to the end of a window "
+                    "First cut latent back to this second, to go on from there. Snaps to the end of a window "
                     "(about every 4 s from 8 s on); 0 keeps all.",
+                    optional=True,
                 ),
             ],
             outputs=[
@@ -87,8 +83,7 @@ def _with_end(samples: Tensor, end: tuple[Carry, int] | None, first_window: int)
         following = first_window + windows_in(samples.shape[-1])
         return song_latent(samples, None, first_window=first_window, next_window=following)
     songs = samples.shape[0] // end[0].latent.shape[0]
-    carry = Carry(repeated(end[0].latent, songs), repeated(end[0].condition, songs))
-    return song_latent(samples, carry, first_window=first_window, next_window=end[1])
+    return song_latent(samples, end[0].repeated(songs), first_window=first_window, next_window=end[1])
 
 
 class Repaint(io.ComfyNode):
@@ -107,31 +102,20 @@ class Repaint(io.ComfyNode):
                     "condition", tooltip="Of the whole song: from MM3 Condition Encoder with start and end 0."
                 ),
                 io.Latent.Input("latent", tooltip="The whole song, from the sampler, a file, or joined."),
-                io.Float.Input(
+                seconds_input(
                     "start",
-                    default=20.0,
-                    min=0.0,
-                    max=361.0,
-                    step=0.01,
-                    tooltip="Second from which the song is to be new. Widened to whole windows, about every 4 s; the "
+                    "Second from which the song is to be new. Widened to whole windows, about every 4 s; the "
                     "node says what it took.",
+                    default=20.0,
                 ),
-                io.Float.Input(
+                seconds_input(
                     "end",
+                    "Second up to which the song is to be new; 0 is its end. Widened to whole windows.",
                     default=24.0,
-                    min=0.0,
-                    max=361.0,
-                    step=0.01,
-                    tooltip="Second up to which the song is to be new; 0 is its end. Widened to whole windows.",
                 ),
                 *step_inputs(),
-                io.Int.Input(
-                    "seed",
-                    default=1,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=True,
-                    tooltip="Seed of the new noise: choose another than the song's. Song n of a batch uses seed + n.",
+                seed_input(
+                    "Seed of the new noise: choose another than the song's. Song n of a batch uses seed + n.", default=1
                 ),
             ],
             outputs=[io.Latent.Output(display_name="latent", tooltip="The whole song, [songs, 128, steps] float32.")],

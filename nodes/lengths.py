@@ -6,6 +6,7 @@ from ..mm3.timing import MAX_FRAMES, aligned_length, latent_seconds, latents_at
 from ..mm3.windows import HOP, frame_at, joined_length, plan
 from . import types
 from .conditioning import frames_of
+from .inputs import seconds_input
 
 
 class AlignedMelLength(io.ComfyNode):
@@ -60,9 +61,7 @@ class SongPosition(io.ComfyNode):
             "windows. Exact for every position in six minutes.",
             search_aliases=["seconds to frames", "latent position"],
             inputs=[
-                io.Float.Input(
-                    "seconds", default=20.0, min=0.0, max=361.0, step=0.01, tooltip="Position in the audio in seconds."
-                ),
+                seconds_input("seconds", "Position in the audio in seconds.", default=20.0),
             ],
             outputs=[
                 io.Int.Output(display_name="frame", tooltip="Frame that is heard there, 25 per second, from 0."),

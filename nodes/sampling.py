@@ -5,14 +5,12 @@ from collections.abc import Callable
 from comfy_api.latest import io
 
 from ..mm3 import SongCondition, TransformerConfig, solve_song
-from ..mm3.flow import DEFAULT_GUIDANCE, DEFAULT_STEPS
 from ..mm3.song import solve_bytes
 from ..mm3.windows import plan
 from . import host, types
+from .inputs import MAX_SEED, schedule_inputs, seed_input, step_inputs
 from .latents import song_latent
 from .resume import matched, resume
-
-MAX_SEED = 0xFFFFFFFFFFFFFFFF
 
 
 class DiTEulerSampler(io.ComfyNode):
@@ -29,14 +27,7 @@ class DiTEulerSampler(io.ComfyNode):
                 types.Model.Input("model", tooltip="From MM3 Load Checkpoint."),
                 types.Condition.Input("condition", tooltip="From MM3 Condition Encoder."),
                 *step_inputs(),
-                io.Int.Input(
-                    "seed",
-                    default=0,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=True,
-                    tooltip="Seed of the noise. Song n of a batch uses seed + n.",
-                ),
+                seed_input("Seed of the noise. Song n of a batch uses seed + n."),
                 io.Latent.Input(
                     "previous_latent",
                     optional=True,
@@ -51,7 +42,7 @@ class DiTEulerSampler(io.ComfyNode):
                     tooltip="A list of seeds, such as 1, 2, 3: each renders a song of its own into the batch, equal to "
                     "its own run. Leave it empty to render seed alone.",
                 ),
-                *_schedule_inputs(),
+                *schedule_inputs(),
             ],
             outputs=[
                 io.Latent.Output(
@@ -103,64 +94,6 @@ class DiTEulerSampler(io.ComfyNode):
             host.show(cls.hidden.unique_id, start.text)
         next_window = start.window + len(condition.windows)
         return io.NodeOutput(song_latent(latent, carry, first_window=start.window, next_window=next_window))
-
-
-def step_inputs() -> list[io.Input]:
-    """Steps and guidance weight, for every node that solves."""
-    return [
-        io.Int.Input(
-            "steps",
-            default=DEFAULT_STEPS,
-            min=1,
-            max=1000,
-            tooltip="Euler steps per window. Time grows with it.",
-        ),
-        io.Float.Input(
-            "cfg",
-            default=DEFAULT_GUIDANCE,
-            min=0.0,
-            max=100.0,
-            step=0.1,
-            round=0.01,
-            tooltip="Guidance weight. 1.7 is the reference; 1 runs without guidance in half the time.",
-        ),
-    ]
-
-
-def _schedule_inputs() -> list[io.Input]:
-    return [
-        io.Float.Input(
-            "time_shift",
-            default=1.0,
-            min=0.1,
-            max=10.0,
-            step=0.1,
-            optional=True,
-            advanced=True,
-            tooltip="Moves the steps towards the noise, so that fewer are needed. 1.0 is the reference. Pairs of steps "
-            "and shift that another project found equal: 30 and 1.0, 20 and 1.5, 16 and 2.0, 12 and 3.0.",
-        ),
-        io.Float.Input(
-            "cfg_start",
-            default=0.0,
-            min=0.0,
-            max=1.0,
-            step=0.05,
-            optional=True,
-            advanced=True,
-            tooltip="Flow time from which guidance is used: 0.0 is noise. Before it, steps cost half.",
-        ),
-        io.Float.Input(
-            "cfg_end",
-            default=1.0,
-            min=0.0,
-            max=1.0,
-            step=0.05,
-            optional=True,
-            advanced=True,
-            tooltip="Flow time up to which guidance is used: 1.0 is the finished latent. From it on, steps cost half.",
-        ),
-    ]
 
 
 def require_same_model(condition: SongCondition, config: TransformerConfig) -> None:

@@ -2,12 +2,19 @@
 
 from collections.abc import Iterable
 
+import torch
+
 _SHOWN = 4
 _LONGEST = 100
 
 
 class CheckpointError(ValueError):
     """A file or folder that cannot be loaded: says what it is, what was expected and what to do."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """A dtype as people write it."""
+    return str(dtype).removeprefix("torch.")
 
 
 def shown(names: Iterable[str], separator: str = ", ") -> str:

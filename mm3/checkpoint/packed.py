@@ -6,6 +6,7 @@ import torch
 
 from ..quant import PackedWeight
 from ..quant.rows import BlockRows
+from .errors import dtype_name
 from .files import StoredTensor
 from .fuse import Recipe
 from .gguf import GGUFTensor
@@ -30,7 +31,7 @@ def stored_as(recipes: Iterable[Recipe]) -> str:
 
 
 def _label(part: StoredTensor) -> str:
-    name = str(part.dtype).removeprefix("torch.")
+    name = dtype_name(part.dtype)
     if isinstance(part, ScaledTensor):
         return f"{name} convrot" if part.packing.group else f"scaled {name}"
     return part.type if isinstance(part, GGUFTensor) and part.packed else name

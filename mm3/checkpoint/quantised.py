@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from .errors import CheckpointError, shown
+from .errors import CheckpointError, dtype_name, shown
 from .files import StoredTensor
 from .gguf import GGUFTensor
 from .scales import ScaledTensor
@@ -37,7 +37,7 @@ def refuse_quantised(stored: Iterable[StoredTensor], where: str) -> None:
     numbers = [tensor for tensor in tensors if not isinstance(tensor, ScaledTensor | GGUFTensor)]
     whole = next((tensor for tensor in numbers if not tensor.dtype.is_floating_point), None)
     if whole is not None:
-        dtype = str(whole.dtype).removeprefix("torch.")
         raise CheckpointError(
-            f"{where} is quantised in a way that is not known here: {shown([whole.key])} is {dtype}. {_ADVICE}"
+            f"{where} is quantised in a way that is not known here: {shown([whole.key])} is "
+            f"{dtype_name(whole.dtype)}. {_ADVICE}"
         )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..quant.scaled import ScaledRows, is_hadamard_size
-from .errors import CheckpointError
+from .errors import CheckpointError, dtype_name
 from .files import StoredTensor
 from .gguf import GGUFTensor
 
@@ -100,12 +100,9 @@ def _format(weight: StoredTensor, stated: dict[str, object] | None) -> tuple[tor
     if isinstance(name, str) and name in _FLOAT8 and weight.dtype in (_FLOAT8[name], torch.uint8):
         return _FLOAT8[name], 0
     raise CheckpointError(
-        f"{weight.key} is {_name(weight.dtype)}, quantised as {json.dumps(stated)}, which is not known here. {_ADVICE}"
+        f"{weight.key} is {dtype_name(weight.dtype)}, quantised as {json.dumps(stated)}, which is not known here. "
+        f"{_ADVICE}"
     )
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _parsed(tensor: StoredTensor) -> dict[str, object]:
