@@ -1,8 +1,8 @@
 """Modules from checkpoints. Weights are held once; each is read, converted and let go before the next."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,16 @@ from .condition import MiniMaxMusic3ConditionEncoder
 from .flow import MiniMaxMusic3FlowMatchingDiT
 from .operations import Operations
 from .quant import PackedLinear, PackedWeight
+from .ranged import RangedLinear
 from .transformer import MiniMaxMusic3Transformer1DModel
 from .vocoder import MiniMaxMusic3Vocoder
 
-PackedLayer = Callable[[PackedWeight, Tensor | None], nn.Module]
+
+class PackedLayer(Protocol):
+    """Makes a linear layer of a packed weight and a bias; a ranged one stands for a `RangedLinear`."""
+
+    def __call__(self, weight: PackedWeight, bias: Tensor | None, *, ranged: bool) -> nn.Module: ...
+
 
 _WIDE = re.compile(r"transformer_blocks\.\d+\.(attn\.to_qkv|attn\.to_out|ff_in|ff_out)\.weight")
 
@@ -72,11 +78,12 @@ def _load(
 ) -> None:
     """Give a module its parameters, and layers of their own to those whose weight is packed."""
     biases = {name: state.pop(f"{name}.bias", None) for name in packed}
+    ranged = {name for name in packed if isinstance(module.get_submodule(name), RangedLinear)}
     for name in packed:
         _replace(module, name, nn.Identity())  # a host's layer without a weight would make one of its own
     module.load_state_dict(state, assign=True)
     for name, weight in packed.items():
-        _replace(module, name, packed_layer(weight, biases[name]))
+        _replace(module, name, packed_layer(weight, biases[name], ranged=name in ranged))
 
 
 def _replace(module: nn.Module, name: str, layer: nn.Module) -> None:

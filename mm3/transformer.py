@@ -1,7 +1,8 @@
 """The velocity field: a pre-norm transformer over latent steps, with the flow time as one extra token in front.
 
 The residual stream, norms, rotary tables, time embedding and the thin projections at both ends are float32. The
-four wide matrix products of a block run in `compute_dtype` on weights kept in `dtype`.
+four wide matrix products of a block run in `compute_dtype` on weights kept in `dtype`. In float16, the two that add to
+the residual stream may leave float16's range.
 """
 
 import math
@@ -15,6 +16,7 @@ from torch.nn.functional import silu
 from .attention import AttentionBackend, attend, describe
 from .config import TransformerConfig
 from .operations import Device, Operations
+from .ranged import residual_linear
 from .rope import rope_tables, rotate
 
 
@@ -53,7 +55,8 @@ class Attention(nn.Module):
         head_dim: int,
         attention: AttentionBackend | None = None,
         operations: Operations = nn,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype = torch.float32,
+        compute_dtype: torch.dtype | None = None,
         device: Device = None,
     ) -> None:
         super().__init__()
@@ -63,7 +66,8 @@ class Attention(nn.Module):
         self.backend = attention
         self.backend_name = describe(attention)
         self.to_qkv = operations.Linear(dim, dim * 3, bias=False, dtype=dtype, device=device)
-        self.to_out = operations.Linear(dim, dim, bias=False, dtype=dtype, device=device)
+        end = residual_linear(operations, compute_dtype or dtype)
+        self.to_out = end(dim, dim, bias=False, dtype=dtype, device=device)
 
     def forward(self, x: Tensor, rope_cos: Tensor, rope_sin: Tensor) -> Tensor:
         """`(B, T, C) -> (B, T, C)`, with rotary tables of shape (T, 1, rotary width)."""
@@ -91,11 +95,17 @@ class TransformerBlock(nn.Module):
         self.compute_dtype = compute_dtype or dtype
         self.norm1 = operations.LayerNorm(dim, dtype=torch.float32, device=device)
         self.attn = Attention(
-            dim, head_dim=head_dim, attention=attention, operations=operations, dtype=dtype, device=device
+            dim,
+            head_dim=head_dim,
+            attention=attention,
+            operations=operations,
+            dtype=dtype,
+            compute_dtype=compute_dtype,
+            device=device,
         )
         self.norm2 = operations.LayerNorm(dim, dtype=torch.float32, device=device)
         self.ff_in = operations.Linear(dim, inner_dim * 2, dtype=dtype, device=device)
-        self.ff_out = operations.Linear(inner_dim, dim, dtype=dtype, device=device)
+        self.ff_out = residual_linear(operations, self.compute_dtype)(inner_dim, dim, dtype=dtype, device=device)
 
     def forward(self, x: Tensor, rope_cos: Tensor, rope_sin: Tensor) -> Tensor:
         """`(B, T, C) -> (B, T, C)`, float32."""
@@ -103,7 +113,7 @@ class TransformerBlock(nn.Module):
         value, gate = self.ff_in(self.norm2(x).to(self.compute_dtype)).chunk(2, dim=-1)
         # In float32: rounding between the two products would cost up to 0.5 dB of a half-precision solve.
         gated = silu(gate.float()).mul_(value)
-        return x + self.ff_out(gated.to(self.compute_dtype))
+        return x + self.ff_out(gated if self.compute_dtype == torch.float16 else gated.to(self.compute_dtype))
 
 
 class MiniMaxMusic3Transformer1DModel(nn.Module):

@@ -21,9 +21,11 @@ from torch import Tensor, nn
 
 from ..mm3.attention import AttentionBackend
 from ..mm3.checkpoint import CheckpointError, peek
+from ..mm3.load import PackedLayer
 from ..mm3.operations import Operations
 from ..mm3.quant import PackedLinear, PackedWeight
 from ..mm3.quant.scaled import ScaledRows
+from ..mm3.ranged import RangedLinear, ranged_linear
 
 log = logging.getLogger("mm3")
 
@@ -89,7 +91,9 @@ def weight_dtype(choice: str, stored: torch.dtype, parameters: int) -> torch.dty
         return DTYPES[choice]
     device = comfy.model_management.get_torch_device()
     kept = next((dtype for dtype in DTYPES.values() if dtype == stored), _WIDENED.get(stored, torch.float32))
-    return comfy.model_management.unet_dtype(device, parameters, supported_dtypes=[kept], weight_dtype=kept)
+    # A card without bfloat16 holds such weights in float16, half the size of float32: this model's are far in its range.
+    supported = [kept, torch.float16] if kept == torch.bfloat16 else [kept]
+    return comfy.model_management.unet_dtype(device, parameters, supported_dtypes=supported, weight_dtype=kept)
 
 
 def compute_dtype(weights: torch.dtype, parameters: int) -> torch.dtype:
@@ -110,8 +114,21 @@ def compute_dtype(weights: torch.dtype, parameters: int) -> torch.dtype:
 
 
 def operations(weights: torch.dtype, compute: torch.dtype) -> Operations:
-    """ComfyUI's layers, which can be loaded in part and cast at use."""
-    return comfy.ops.pick_operations(weights, compute)
+    """ComfyUI's layers, which can be loaded in part and cast at use; with ranged ones of the same kind."""
+    picked = comfy.ops.pick_operations(weights, compute)
+
+    class Ranged(RangedLinear, picked.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            comfy.ops.run_every_op()
+            with comfy.ops.CastBiasWeightContext(
+                self, None, dtype=torch.float16, device=x.device, bias_dtype=torch.float32, offloadable=True
+            ) as (weight, bias):
+                return ranged_linear(x, weight, bias)
+
+    class Layers(picked):
+        RangedLinear = Ranged
+
+    return Layers
 
 
 class _PackedLayer(PackedLinear, comfy.ops.CastWeightBiasOp):
@@ -125,13 +142,14 @@ class _PackedLayer(PackedLinear, comfy.ops.CastWeightBiasOp):
             return self.product(x, values, bias)
 
 
-def packed_layer(compute: torch.dtype) -> Callable[[PackedWeight, Tensor | None], nn.Module]:
+def packed_layer(compute: torch.dtype) -> PackedLayer:
     """Makes layers of packed weights: ComfyUI's own quantised layers of int8 where it has them, ours of all others."""
     own = _quantised_operations(compute)
 
-    def make(weight: PackedWeight, bias: Tensor | None) -> nn.Module:
-        if own is None or not isinstance(weight.packing, ScaledRows) or weight.values.dtype != torch.int8:
-            return _PackedLayer(weight, bias)
+    def make(weight: PackedWeight, bias: Tensor | None, *, ranged: bool) -> nn.Module:
+        int8 = isinstance(weight.packing, ScaledRows) and weight.values.dtype == torch.int8
+        if own is None or not int8 or ranged:
+            return _PackedLayer(weight, bias, ranged=ranged)
         return _int8_layer(own, weight, weight.packing.group, bias)
 
     return make

@@ -50,9 +50,9 @@ def report_of(script: str, path: Path, base: Path, *arguments: str) -> dict:
     return json.loads(lines[0].removeprefix("REPORT "))
 
 
-def partial_loading(path: Path, base: Path, checkpoint: str, last: str = "audio") -> dict:
+def partial_loading(path: Path, base: Path, checkpoint: str, last: str = "audio", dtype: str = "auto") -> dict:
     """What loading a checkpoint in part reports; its layers were where they belong."""
-    report = report_of("partial_loading.py", path, base, checkpoint, last)
+    report = report_of("partial_loading.py", path, base, checkpoint, last, dtype)
     assert report["loaded"] and report["whole_offloaded"] == 0
     assert 0 < report["partial_offloaded"] < report["novram_offloaded"]
     return report

@@ -69,7 +69,7 @@ def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
     [
         ("cpu", "float32 float32", "float32 float32", "float32 float32", "float16 float32"),
         ("ampere", "float32 float32", "bfloat16 bfloat16", "float16 float16", "float16 float16"),
-        ("turing", "float32 float32", "float32 float32", "float16 float16", "float16 float16"),
+        ("turing", "float32 float32", "float16 float16", "float16 float16", "float16 float16"),
         ("gtx 1660", "float32 float32", "float32 float32", "float32 float32", "float16 float32"),
         ("radeon", "float32 float32", "bfloat16 bfloat16", "float16 bfloat16", "float16 bfloat16"),
     ],

@@ -68,12 +68,43 @@ def test_packed_file_gives_the_song_of_the_command_line_however_it_is_loaded(
     assert report["wide"] == [wide] and choice in report["listed"]
     kept = sum(parameter.nbytes for parameter in load_dit(open_checkpoint(path)).parameters())
     assert report["bytes"] == pytest.approx(kept, rel=0.01)
+    assert max(differences(report, base, path, "fp32", tmp_path)) <= 1e-4
+
+
+def write_plain(models):
+    path = write_state(models / "diffusion_models/plain.safetensors", comfy_dit(STATES))
+    return path.name, path
+
+
+# What is written -> what ComfyUI runs its wide weights as in float16: those that add to the residual stream are ours.
+FLOAT16 = {
+    "float32": (write_plain, ["Linear of Parameter", "Ranged of Parameter"]),
+    "int8 convrot": (write_comfy_int8, ["Linear of QuantizedTensor", "_PackedLayer of Parameter"]),
+    "GGUF": (write_q4, ["_PackedLayer of Parameter"]),
+}
+
+
+@pytest.mark.parametrize(("write", "wide"), FLOAT16.values(), ids=FLOAT16)
+def test_float16_gives_the_song_of_the_command_line_however_it_is_loaded(comfy_checkout, base, tmp_path, write, wide):
+    choice, path = write(base / "models")
+    report = partial_loading(comfy_checkout, base, choice, "latent", "fp16")
+    assert report["wide"] == wide
+    # About float16's own error: ComfyUI's int8 layers round elsewhere than ours, and where memory is short the two
+    # branches of guidance run one after the other, in products of other shapes.
+    partial, novram, lazy, command_line = differences(report, base, path, "fp16", tmp_path)
+    assert partial == novram == lazy <= 2e-2
+    assert command_line <= 1e-2
+
+
+def differences(report, base, path, dtype, tmp_path):
+    """Largest differences of ComfyUI's latents: between its ways of loading, and to the command line's."""
     latent = tmp_path / "song.safetensors"
     files = [f"--checkpoint={path}", f"--vocoder={base / 'models/diffusers/tiny'}"]
     files += [f"--hidden={base / 'input/hidden.safetensors'}", f"--out={tmp_path / 'song.wav'}"]
-    assert main(["render", *files, f"--latent-out={latent}", "--steps=4", "--seed=3", "--device=cpu"]) == 0
-    expected = load_file(latent)["samples"]
-    differences = {kind: report[f"{kind}_difference"] for kind in ("partial", "novram", "lazy")}
-    differences["command line"] = float((load_file(base / "whole.safetensors")["samples"] - expected).abs().max())
-    print(choice, differences)
-    assert max(differences.values()) <= 1e-4
+    options = [f"--latent-out={latent}", "--steps=4", "--seed=3", "--device=cpu", f"--dtype={dtype}"]
+    assert main(["render", *files, *options]) == 0
+    whole = load_file(base / "whole.safetensors")["samples"]
+    found = {kind: report[f"{kind}_difference"] for kind in ("partial", "novram", "lazy")}
+    found["command line"] = float((whole - load_file(latent)["samples"]).abs().max())
+    print(path.name, dtype, found)
+    return found.values()

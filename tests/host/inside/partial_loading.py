@@ -1,15 +1,16 @@
 """Run inside ComfyUI's own interpreter: loading in part, and loading as dynamic VRAM does, on a CPU.
 
-usage: python partial_loading.py BASE PACK CHECKPOINT audio|latent (current folder: ComfyUI). Prints one JSON object,
-and leaves the latent in BASE/whole.safetensors.
+usage: python partial_loading.py BASE PACK CHECKPOINT audio|latent DTYPE (current folder: ComfyUI). Prints one JSON
+object, and leaves the latent in BASE/whole.safetensors. DTYPE is the loader's; a half precision is computed in.
 """
 
 import asyncio
 import json
 import sys
 
-base, pack, checkpoint, last = sys.argv[1:]
-sys.argv = ["main.py", "--cpu", f"--base-directory={base}"]
+base, pack, checkpoint, last, dtype = sys.argv[1:]
+# Half precision goes through the attention of the host; this one does not depend on the free memory.
+sys.argv = ["main.py", "--cpu", "--use-pytorch-cross-attention", f"--base-directory={base}"]
 sys.path.insert(0, ".")
 
 import comfy.options  # noqa: E402
@@ -29,7 +30,7 @@ def run(name: str, **inputs):
 
 
 def load():
-    return run("MM3LoadCheckpoint", checkpoint=checkpoint, vocoder="tiny/", weight_dtype="auto")
+    return run("MM3LoadCheckpoint", checkpoint=checkpoint, vocoder="tiny/", weight_dtype=dtype)
 
 
 def song(model, vocoder, conditioning):
@@ -52,6 +53,8 @@ def difference(first, second) -> float:
 
 def main() -> dict:
     report = {"loaded": asyncio.run(nodes.load_custom_node(pack))}
+    management.should_use_fp16 = lambda *_, **__: dtype == "fp16"
+    management.should_use_bf16 = lambda *_, **__: dtype == "bf16"
     (conditioning, seconds) = run("MM3LoadConditioning", file="hidden.safetensors [input]")
     model, vocoder = load()
     whole = song(model, vocoder, conditioning)
@@ -76,7 +79,12 @@ def main() -> dict:
     management.MIN_WEIGHT_MEMORY_RATIO = 0.0
     budget_model, budget_vocoder = load()
     parts = [budget_model.patcher, budget_vocoder.patcher]
-    management.get_free_memory = lambda *_: budget - sum(part.loaded_size() for part in parts)
+
+    def free_memory(device=None, torch_free_too=False):
+        free = budget - sum(part.loaded_size() for part in parts)
+        return (free, free) if torch_free_too else free
+
+    management.get_free_memory = free_memory
     load_models = management.load_models_gpu
     management.load_models_gpu = lambda models, **_: load_models(models)
     partial = song(budget_model, budget_vocoder, conditioning)
