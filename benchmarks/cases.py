@@ -1,16 +1,21 @@
-"""One measurement a function, run in a process of its own: `python benchmarks/cases.py NAME` prints JSON."""
+"""One measurement a case, in a process of its own, printed as JSON.
+
+`python benchmarks/cases.py CASE` takes the seconds of all its functions side by side; with the name of one of them
+after it, the seconds and the peak memory of that one alone.
+"""
 
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
-from timing import device, peak_bytes, side_by_side
+from timing import Function, alone, device, side_by_side
+from torch import Tensor
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT)]
 
 from mm3 import (  # noqa: E402
     MiniMaxMusic3Transformer1DModel,
@@ -26,144 +31,180 @@ from mm3.checkpoint import open_checkpoint  # noqa: E402
 from mm3.flow import guided, solve  # noqa: E402
 from mm3.load import load_vocoder, skeleton  # noqa: E402
 
-DEPTH = 2
 WINDOW = 689
 
-Result = dict[str, dict[str, float]]
+Case = dict[str, Callable[[], Function]]
 
 
-def randomise(module: torch.nn.Module) -> torch.nn.Module:
+def random_state(module: torch.nn.Module) -> dict[str, Tensor]:
+    """The same values for the same names and shapes; `module` may be on the meta device."""
     generator = torch.Generator().manual_seed(0)
-    for parameter in module.parameters():
-        scale = parameter[0].numel() ** -0.5 if parameter.ndim > 1 else 0.1
-        parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
-    return module.to(device()).eval()
+    return {
+        name: torch.randn(value.shape, generator=generator) * (value[0].numel() ** -0.5 if value.ndim > 1 else 0.1)
+        for name, value in module.state_dict().items()
+    }
 
 
-def transformers(depth: int = DEPTH):
-    """The release's width with few layers: diffusers' module and ours on the same weights."""
+def theirs(depth: int) -> torch.nn.Module:
+    """diffusers' transformer of the release's width with few layers."""
     from diffusers.models import MiniMaxMusic3Transformer1DModel as Reference
 
-    reference = randomise(Reference(num_layers=depth))
-    ours = MiniMaxMusic3Transformer1DModel(TransformerConfig(depth=depth), device=device())
-    ours.load_state_dict(remap_transformer_state(reference.state_dict()))
-    return reference, ours.eval()
+    with torch.device("meta"):
+        reference = Reference(num_layers=depth)
+    reference.load_state_dict(random_state(reference), assign=True)
+    return reference.to(device()).eval()
 
 
-def inputs(length: int = WINDOW) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def ours(depth: int) -> MiniMaxMusic3Transformer1DModel:
+    """Ours with the same weights."""
+    model = MiniMaxMusic3Transformer1DModel(TransformerConfig(depth=depth), device="meta")
+    model.load_state_dict(remap_transformer_state(theirs(depth).state_dict()), assign=True)
+    return model.to(device()).eval()
+
+
+def inputs(length: int = WINDOW) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     shapes = ((2, 128, length), (2, 2048, length))
     x, condition = (torch.randn(shape, generator=generator).to(device()) for shape in shapes)
     return x, torch.full((2,), 0.3, device=device()), condition
 
 
-def forward() -> Result:
-    """One step of a guided window, and the matrix products of its blocks alone."""
-    reference, ours = transformers()
-    x, t, condition = inputs()
-    embedded, field = ours.embed_condition(condition), ours.field(device())
-    theirs = condition.transpose(1, 2)
-    h, wide = torch.randn(2, 690, 2048, device=device()), torch.randn(2, 690, 8192, device=device())
-    heads, scores = torch.randn(64, 690, 64, device=device()), torch.randn(64, 690, 690, device=device())
+def forward_ours() -> Function:
+    (x, t, condition), model = inputs(), ours(2)
+    embedded, field = model.embed_condition(condition), model.field(device())
+    return lambda: field(x, t, embedded)
+
+
+def forward_theirs() -> Function:
+    (x, t, condition), model = inputs(), theirs(2)
+    transposed = condition.mT.contiguous()
+    return lambda: model(x, t, transposed, return_dict=False)
+
+
+def forward_floor() -> Function:
+    """The matrix products of the blocks alone, attention's included."""
+    model = ours(2)
+    h, wide = torch.randn(2, WINDOW + 1, 2048, device=device()), torch.randn(2, WINDOW + 1, 8192, device=device())
+    heads = torch.randn(2, 32, WINDOW + 1, 64, device=device())
 
     def products() -> None:
-        for block in ours.transformer_blocks:
+        for block in model.transformer_blocks:
             block.attn.to_qkv(h), block.attn.to_out(h), block.ff_in(h), block.ff_out(wide)
-            torch.bmm(heads, heads.transpose(1, 2)), torch.bmm(scores, heads)
+            torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
 
-    times = side_by_side(
-        {
-            "mm3": lambda: field(x, t, embedded),
-            "diffusers": lambda: reference(x, t, theirs, return_dict=False),
-            "products": products,
-        }
-    )
-    return {"forward": times}
+    return products
 
 
-def solve_window() -> Result:
-    """Thirty guided steps of a short window."""
-    reference, ours = transformers(depth=1)
-    x, _, condition = inputs(172)
+def solve_ours() -> Function:
+    (x, _, condition), model = inputs(172), ours(1)
+    noise, condition = x[:1], condition[:1]
+    return lambda: solve(guided(model.field(device()), model.embed_condition(condition), 1.7), noise, 30)
+
+
+def solve_theirs() -> Function:
+    (x, _, condition), model = inputs(172), theirs(1)
     noise, condition = x[:1], condition[:1]
 
-    def with_reference() -> torch.Tensor:
-        def field(x: torch.Tensor, t: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-            return reference(x, t, c.transpose(1, 2), return_dict=False)[0]
+    def field(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
+        return model(x, t, condition.mT, return_dict=False)[0]
 
-        # diffusers' guider runs the two branches one after the other.
-        return solve(guided(field, condition, 1.7, batched=False), noise, 30)
-
-    def with_ours() -> torch.Tensor:
-        return solve(guided(ours.field(device()), ours.embed_condition(condition), 1.7), noise, 30)
-
-    return {"solve": side_by_side({"mm3": with_ours, "diffusers": with_reference}, repeats=2)}
+    # diffusers' guider runs the two branches one after the other.
+    return lambda: solve(guided(field, condition, 1.7, batched=False), noise, 30)
 
 
-def load() -> Result:
-    """A gigabyte of float32 transformer from one file, beside reading the bytes alone."""
+def transformer_folder() -> Path:
+    """A gigabyte of float32 transformer in diffusers' layout, in a folder that goes with this process."""
+    theirs(4).cpu().save_pretrained(SCRATCH.name)
+    return Path(SCRATCH.name)
+
+
+def use(tensors: Iterable[Tensor]) -> None:
+    """Read every value once: diffusers maps a file, and reads it when it is used."""
+    for tensor in tensors:
+        tensor.sum()
+
+
+def load_ours() -> Function:
+    component = open_checkpoint(transformer_folder()).component("transformer")
+    return lambda: use(component.state(skeleton(component)).values())
+
+
+def load_theirs() -> Function:
     from diffusers.models import MiniMaxMusic3Transformer1DModel as Reference
 
-    with tempfile.TemporaryDirectory() as folder:
-        randomise(Reference(num_layers=4)).cpu().save_pretrained(folder)
-        file = Path(folder) / "diffusion_pytorch_model.safetensors"
-        component = open_checkpoint(folder).component("transformer")
-        times = side_by_side({"mm3": lambda: component.state(skeleton(component)), "read": file.read_bytes})
-    return {"load": times}
+    folder = transformer_folder()
+    return lambda: use(Reference.from_pretrained(folder, torch_dtype=torch.float32).parameters())
 
 
-def decode_full() -> Result:
-    """Four seconds through the full-width decoder, in tiles, beside diffusers' in one piece."""
+def load_floor() -> Function:
+    """Reading the bytes alone."""
+    file = transformer_folder() / "diffusion_pytorch_model.safetensors"
+    return file.read_bytes
+
+
+def latent(seconds: float) -> Tensor:
+    return torch.randn(1, 128, round(seconds * 44100 / 512), generator=torch.Generator().manual_seed(1))
+
+
+def decode_ours() -> Function:
+    """Eight seconds in tiles."""
     from diffusers.models import MiniMaxMusic3Vocoder as Reference
 
-    reference = Reference().eval()
-    with tempfile.TemporaryDirectory() as folder:
-        reference.save_pretrained(folder)
-        ours = load_vocoder(open_checkpoint(folder)).to(device())
-    reference.to(device())
-    latent = torch.randn(1, 128, 345, device=device())
-    times = {"mm3": lambda: decode(ours, latent, device=device()), "diffusers": lambda: reference(latent)}
-    return {"decode": side_by_side(times, repeats=1)}
+    Reference().save_pretrained(SCRATCH.name)
+    vocoder = load_vocoder(open_checkpoint(SCRATCH.name)).to(device())
+    return lambda: decode(vocoder, latent(8), device=device())
 
 
-def _decode_memory(seconds: float) -> Result:
-    vocoder = MiniMaxMusic3Vocoder(VocoderConfig(input_width=64, width=256), device=device())
-    randomise(vocoder)
-    latent = torch.randn(1, 128, round(seconds * 44100 / 512))
-    times = side_by_side({"mm3": lambda: decode(vocoder, latent, device=device())}, repeats=1)
-    return {"decode_memory": {"per_second": times["mm3"] / seconds, "peak": peak_bytes()}}
+def decode_theirs() -> Function:
+    """Eight seconds in one piece, as diffusers decodes."""
+    from diffusers.models import MiniMaxMusic3Vocoder as Reference
+
+    vocoder, x = Reference().to(device()).eval(), latent(8).to(device())
+    return lambda: vocoder(x)
 
 
-def decode_8_s() -> Result:
-    return _decode_memory(8)
+def decoding(seconds: float, config: VocoderConfig) -> Callable[[], Function]:
+    def build() -> Function:
+        vocoder = MiniMaxMusic3Vocoder(config, device="meta")
+        vocoder.load_state_dict(random_state(vocoder), assign=True)
+        vocoder.to(device())
+        return lambda: decode(vocoder, latent(seconds), device=device())
+
+    return build
 
 
-def decode_360_s() -> Result:
-    return _decode_memory(360)
+def solving(windows: int) -> Callable[[], Function]:
+    def build() -> Function:
+        config = TransformerConfig(condition_channels=64, width=128, depth=1, ff_width=256, fourier_features=32)
+        model = MiniMaxMusic3Transformer1DModel(config, device="meta")
+        model.load_state_dict(random_state(model), assign=True)
+        model.to(device())
+        window = torch.randn(1, 64, WINDOW)  # one for all: the condition's own memory is the caller's
+        song = SongCondition((window,) * windows, windows * 100 + 100)
+        return lambda: solve_song(model, song, seed=0, steps=4, device=device())
+
+    return build
 
 
-def _windows(count: int) -> Result:
-    config = TransformerConfig(condition_channels=64, width=128, depth=1, ff_width=256, fourier_features=32)
-    transformer = randomise(MiniMaxMusic3Transformer1DModel(config))
-    window = torch.randn(1, 64, WINDOW)  # one for all: the condition's own memory is the caller's
-    song = SongCondition((window,) * count, count * 100 + 100)
-    times = side_by_side({"mm3": lambda: solve_song(transformer, song, seed=0, steps=4, device=device())}, repeats=2)
-    return {"windows": {"per_window": times["mm3"] / count, "peak": peak_bytes()}}
-
-
-def windows_3() -> Result:
-    return _windows(3)
-
-
-def windows_89() -> Result:
-    return _windows(89)
-
-
-CASES: dict[str, Callable[[], Result]] = {
-    case.__name__: case
-    for case in (forward, solve_window, load, decode_full, decode_8_s, decode_360_s, windows_3, windows_89)
+NARROW = VocoderConfig(input_width=64, width=256)
+CASES: dict[str, Case] = {
+    "forward": {"mm3": forward_ours, "diffusers": forward_theirs, "floor": forward_floor},
+    "solve": {"mm3": solve_ours, "diffusers": solve_theirs},
+    "load": {"mm3": load_ours, "diffusers": load_theirs, "floor": load_floor},
+    "decode": {"mm3": decode_ours, "diffusers": decode_theirs},
+    "decode narrow": {"8 s": decoding(8, NARROW), "360 s": decoding(360, NARROW)},
+    "decode wide": {"8 s": decoding(8, VocoderConfig()), "360 s": decoding(360, VocoderConfig())},
+    "windows": {"3": solving(3), "89": solving(89)},
 }
+SCRATCH = tempfile.TemporaryDirectory()
+
+
+def main(case: str, name: str = "") -> dict[str, float]:
+    if name:
+        return alone(CASES[case][name]())
+    return side_by_side({name: build() for name, build in CASES[case].items()})
+
 
 if __name__ == "__main__":
     with torch.inference_mode():
-        print("RESULT " + json.dumps(CASES[sys.argv[1]]()))
+        print("RESULT " + json.dumps(main(*sys.argv[1:])))

@@ -38,7 +38,7 @@ def fill(model: torch.nn.Module) -> torch.nn.Module:
     return model.eval()
 
 
-def main() -> dict[str, dict[str, float]]:
+def main() -> dict[str, float]:
     core = core_model()
     ours = fill(MiniMaxMusic3Transformer1DModel(TransformerConfig(depth=DEPTH), device=device()))
     x, t = torch.randn(2, 128, WINDOW, device=device()), torch.full((2,), 0.3, device=device())
@@ -47,7 +47,7 @@ def main() -> dict[str, dict[str, float]]:
     embedded = ours.embed_condition(torch.randn(2, 2048, WINDOW, device=device()))
     field = ours.field(device())
     functions = {"mm3": lambda: field(x, t, embedded), "core": lambda: core(x, t, hidden, scale)}
-    return {"core": side_by_side(functions)}
+    return side_by_side(functions)
 
 
 with torch.inference_mode():

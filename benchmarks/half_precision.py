@@ -20,7 +20,7 @@ from mm3.flow import guided, solve  # noqa: E402
 
 CONFIG = TransformerConfig(width=256, depth=12, ff_width=1024, condition_channels=256, fourier_features=64)
 WIDE = ("attn.to_", "ff_in", "ff_out")
-LENGTH = 200
+LENGTH = 96
 SEEDS = (0, 1, 2)
 DTYPES = (torch.bfloat16, torch.float16)
 

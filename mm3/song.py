@@ -104,15 +104,16 @@ def solve_song(
     """
     total = condition.batch * len(condition.windows) * steps
     first_window = condition.first_window if first_window is None else first_window
-    rows: list[Tensor] = []
+    final = len(condition.windows) - 1
+    parts = [kept(w.shape[-1], first=k == 0, last=k == final) for k, w in enumerate(condition.windows)]
+    song = torch.empty(condition.batch, transformer.config.latent_channels, sum(p.stop - p.start for p in parts))
     carries: list[Carry] = []
     done = 0
 
     for row in range(condition.batch):
-        parts: list[Tensor] = []
         row_carry = None if carry is None else carry.row(row)
-        for index, window in enumerate(condition.windows):
-            last = index == len(condition.windows) - 1
+        rest = song[row]
+        for index, (window, part) in enumerate(zip(condition.windows, parts, strict=True)):
 
             def check(step: int, latent: Tensor, index: int = index) -> None:
                 nonlocal done
@@ -133,14 +134,14 @@ def solve_song(
                 shift=shift,
                 guided_between=guided_between,
                 carry=row_carry,
-                ending=ending.row(row) if ending is not None and last else None,
+                ending=ending.row(row) if ending is not None and index == final else None,
                 batched=batched,
                 on_step=check,
             )
-            parts.append(latent[..., kept(latent.shape[-1], first=index == 0, last=last)].cpu())
-        rows.append(torch.cat(parts, dim=-1))
+            rest[:, : part.stop - part.start] = latent[0, :, part]
+            rest = rest[:, part.stop - part.start :]
         carries.append(cast(Carry, row_carry))
-    return torch.cat(rows), Carry(torch.cat([c.latent for c in carries]), torch.cat([c.condition for c in carries]))
+    return song, Carry(torch.cat([c.latent for c in carries]), torch.cat([c.condition for c in carries]))
 
 
 def solve_window(

@@ -91,7 +91,7 @@ def weight_dtype(choice: str, stored: torch.dtype, parameters: int) -> torch.dty
         return DTYPES[choice]
     device = comfy.model_management.get_torch_device()
     kept = next((dtype for dtype in DTYPES.values() if dtype == stored), _WIDENED.get(stored, torch.float32))
-    # A card without bfloat16 holds such weights in float16, half the size of float32: this model's are far in its range.
+    # A card without bfloat16 holds such weights in float16, in half of float32's memory: they are far within its range.
     supported = [kept, torch.float16] if kept == torch.bfloat16 else [kept]
     return comfy.model_management.unet_dtype(device, parameters, supported_dtypes=supported, weight_dtype=kept)
 

@@ -17,7 +17,7 @@ INF, NAN = float("inf"), float("nan")
 def condition(dit):
     """Two rows of two short windows."""
     return SongCondition(
-        tuple(dit.aligned_condition(torch.cat([demo_hidden(30, 0), demo_hidden(30, 1)])) for _ in range(2)), 60
+        tuple(dit.aligned_condition(torch.cat([demo_hidden(100, 0), demo_hidden(100, 1)])) for _ in range(2)), 200
     )
 
 
