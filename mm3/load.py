@@ -13,7 +13,7 @@ from .condition import MiniMaxMusic3ConditionEncoder
 from .flow import MiniMaxMusic3FlowMatchingDiT
 from .operations import Operations
 from .quant import PackedLinear, PackedWeight
-from .ranged import RangedLinear
+from .ranged import is_ranged
 from .transformer import MiniMaxMusic3Transformer1DModel
 from .vocoder import MiniMaxMusic3Vocoder
 
@@ -78,7 +78,7 @@ def _load(
 ) -> None:
     """Give a module its parameters, and layers of their own to those whose weight is packed."""
     biases = {name: state.pop(f"{name}.bias", None) for name in packed}
-    ranged = {name for name in packed if isinstance(module.get_submodule(name), RangedLinear)}
+    ranged = {name for name in packed if is_ranged(module.get_submodule(name))}
     for name in packed:
         _replace(module, name, nn.Identity())  # a host's layer without a weight would make one of its own
     module.load_state_dict(state, assign=True)

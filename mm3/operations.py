@@ -10,7 +10,10 @@ Device = torch.device | str | None
 
 
 class Operations(Protocol):
-    """A namespace of layer classes with the signatures of torch.nn."""
+    """A namespace of layer classes with the signatures of torch.nn.
+
+    One that computes in float16 should have a `RangedLinear` too, a subclass of ours, as `torch.nn` is given one.
+    """
 
     @property
     def Linear(self) -> Callable[..., nn.Module]: ...  # noqa: N802 - torch's own names

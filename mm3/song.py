@@ -106,7 +106,8 @@ def solve_song(
     first_window = condition.first_window if first_window is None else first_window
     final = len(condition.windows) - 1
     parts = [kept(w.shape[-1], first=k == 0, last=k == final) for k, w in enumerate(condition.windows)]
-    song = torch.empty(condition.batch, transformer.config.latent_channels, sum(p.stop - p.start for p in parts))
+    length = sum(part.stop - part.start for part in parts)
+    song = torch.empty(condition.batch, transformer.config.latent_channels, length, dtype=torch.float32, device="cpu")
     carries: list[Carry] = []
     done = 0
 
@@ -182,16 +183,16 @@ def solve_window(
 def solve_bytes(config: TransformerConfig, compute_dtype: torch.dtype, *, batched: bool) -> int:
     """Peak bytes that one forward of a full window takes besides the weights, estimated from the activations."""
     tokens = (1 + WINDOW) * (2 if batched else 1)
-    wide = 2 * config.ff_width + 2 * config.ff_width + 4 * config.width
-    stream = 4 * config.width + 3 * config.input_channels
-    return tokens * (wide * compute_dtype.itemsize + stream * torch.float32.itemsize)
+    wide = 2 * config.ff_width + 4 * config.width
+    floats = 2 * config.ff_width + 4 * config.width + 3 * config.input_channels
+    return tokens * (wide * compute_dtype.itemsize + floats * torch.float32.itemsize)
 
 
 def _describe(index: int, windows: int, step: int, steps: int, transformer: MiniMaxMusic3Transformer1DModel) -> str:
     dtype = str(transformer.compute_dtype).removeprefix("torch.")
     return (
         f"window {index + 1} of {windows} is not finite after step {step + 1} of {steps}, computed in {dtype}. "
-        "Load the model with weight dtype bf16 or fp32."
+        "Load the model with weight dtype fp32."
     )
 
 

@@ -16,7 +16,7 @@ from torch.nn.functional import silu
 from .attention import AttentionBackend, attend, describe
 from .config import TransformerConfig
 from .operations import Device, Operations
-from .ranged import residual_linear
+from .ranged import is_ranged, residual_linear
 from .rope import rope_tables, rotate
 
 
@@ -66,11 +66,11 @@ class Attention(nn.Module):
         self.backend = attention
         self.backend_name = describe(attention)
         self.to_qkv = operations.Linear(dim, dim * 3, bias=False, dtype=dtype, device=device)
-        end = residual_linear(operations, compute_dtype or dtype)
-        self.to_out = end(dim, dim, bias=False, dtype=dtype, device=device)
+        linear = residual_linear(operations, compute_dtype or dtype)
+        self.to_out = linear(dim, dim, bias=False, dtype=dtype, device=device)
 
     def forward(self, x: Tensor, rope_cos: Tensor, rope_sin: Tensor) -> Tensor:
-        """`(B, T, C) -> (B, T, C)`, with rotary tables of shape (T, 1, rotary width)."""
+        """`(B, T, C) -> (B, T, C)`, with rotary tables of shape (T, 1, rotary width); float32 out for float16."""
         q, k, v = self.to_qkv(x).unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(2)
         q, k = rotate(q, rope_cos, rope_sin), rotate(k, rope_cos, rope_sin)
         return self.to_out(attend(self.backend, q, k, v).flatten(2))
@@ -113,7 +113,7 @@ class TransformerBlock(nn.Module):
         value, gate = self.ff_in(self.norm2(x).to(self.compute_dtype)).chunk(2, dim=-1)
         # In float32: rounding between the two products would cost up to 0.5 dB of a half-precision solve.
         gated = silu(gate.float()).mul_(value)
-        return x + self.ff_out(gated if self.compute_dtype == torch.float16 else gated.to(self.compute_dtype))
+        return x + self.ff_out(gated if is_ranged(self.ff_out) else gated.to(self.compute_dtype))
 
 
 class MiniMaxMusic3Transformer1DModel(nn.Module):

@@ -41,9 +41,7 @@ class DACDecode(io.ComfyNode):
     def execute(cls, vocoder: host.Managed, latent: types.Latent, tile: int) -> io.NodeOutput:
         samples = latent_samples(latent, vocoder.module.config.latent_channels)
         if not torch.isfinite(samples).all():
-            raise ValueError(
-                "the latent holds values that are not finite. Sample it again with weight dtype bf16 or fp32."
-            )
+            raise ValueError("the latent holds values that are not finite. Sample it again with weight dtype fp32.")
         module = vocoder.load(decode_bytes(vocoder.module, tile))
         report = host.progress(cls.hidden.unique_id, lambda done, total: f"tile {done} of {total}")
         audio = decode(module, samples, tile=tile, device=vocoder.device, on_tile=report)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import comfy.ldm.modules.attention
 import comfy.model_management
@@ -91,44 +91,46 @@ def weight_dtype(choice: str, stored: torch.dtype, parameters: int) -> torch.dty
         return DTYPES[choice]
     device = comfy.model_management.get_torch_device()
     kept = next((dtype for dtype in DTYPES.values() if dtype == stored), _WIDENED.get(stored, torch.float32))
-    # A card without bfloat16 holds such weights in float16, in half of float32's memory: they are far within its range.
-    supported = [kept, torch.float16] if kept == torch.bfloat16 else [kept]
+    supported = [kept]
+    if kept == torch.bfloat16 and _trusted(torch.float16, parameters) and not _trusted(kept, parameters):
+        supported.append(torch.float16)  # half of float32's memory, and wide enough for this model's weights
     return comfy.model_management.unet_dtype(device, parameters, supported_dtypes=supported, weight_dtype=kept)
 
 
 def compute_dtype(weights: torch.dtype, parameters: int) -> torch.dtype:
     """Dtype of the wide products: the weights' own where the device is trusted with it, else the nearest that is.
 
-    Float16 is not used on AMD, where this model has been seen to overflow.
+    Float16 is not used on AMD, where other implementations of this model have been seen to overflow.
     """
-    device = comfy.model_management.get_torch_device()
     if weights == torch.float32:
         return weights
-    trusted = {
-        torch.float16: not comfy.model_management.is_amd()
-        and comfy.model_management.should_use_fp16(device, parameters),
-        torch.bfloat16: comfy.model_management.should_use_bf16(device, parameters),
-    }
-    preferred = sorted(trusted, key=lambda dtype: dtype != weights)
-    return next((dtype for dtype in preferred if trusted[dtype]), torch.float32)
+    preferred = sorted((torch.float16, torch.bfloat16), key=lambda dtype: dtype != weights)
+    return next((dtype for dtype in preferred if _trusted(dtype, parameters)), torch.float32)
+
+
+def _trusted(half: torch.dtype, parameters: int) -> bool:
+    """Whether products in this dtype are fast and safe on the device."""
+    device = comfy.model_management.get_torch_device()
+    if half == torch.bfloat16:
+        return comfy.model_management.should_use_bf16(device, parameters)
+    return not comfy.model_management.is_amd() and comfy.model_management.should_use_fp16(device, parameters)
 
 
 def operations(weights: torch.dtype, compute: torch.dtype) -> Operations:
     """ComfyUI's layers, which can be loaded in part and cast at use; with ranged ones of the same kind."""
     picked = comfy.ops.pick_operations(weights, compute)
+    return cast(Operations, type("Layers", (picked,), {"RangedLinear": _RangedLayer}))
 
-    class Ranged(RangedLinear, picked.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            comfy.ops.run_every_op()
-            with comfy.ops.CastBiasWeightContext(
-                self, None, dtype=torch.float16, device=x.device, bias_dtype=torch.float32, offloadable=True
-            ) as (weight, bias):
-                return ranged_linear(x, weight, bias)
 
-    class Layers(picked):
-        RangedLinear = Ranged
+class _RangedLayer(RangedLinear, comfy.ops.disable_weight_init.Linear):
+    """Our ranged layer under ComfyUI's memory management."""
 
-    return Layers
+    def forward(self, x: Tensor) -> Tensor:
+        comfy.ops.run_every_op()
+        with comfy.ops.CastBiasWeightContext(
+            self, None, dtype=torch.float16, device=x.device, bias_dtype=torch.float32, offloadable=True
+        ) as (weight, bias):
+            return ranged_linear(x, weight, bias)
 
 
 class _PackedLayer(PackedLinear, comfy.ops.CastWeightBiasOp):
@@ -147,8 +149,8 @@ def packed_layer(compute: torch.dtype) -> PackedLayer:
     own = _quantised_operations(compute)
 
     def make(weight: PackedWeight, bias: Tensor | None, *, ranged: bool) -> nn.Module:
-        int8 = isinstance(weight.packing, ScaledRows) and weight.values.dtype == torch.int8
-        if own is None or not int8 or ranged:
+        int8 = weight.values.dtype == torch.int8
+        if own is None or ranged or not int8 or not isinstance(weight.packing, ScaledRows):
             return _PackedLayer(weight, bias, ranged=ranged)
         return _int8_layer(own, weight, weight.packing.group, bias)
 

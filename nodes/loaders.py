@@ -42,9 +42,9 @@ class LoadCheckpoint(io.ComfyNode):
                     options=["auto", *host.DTYPES],
                     default="auto",
                     tooltip="Dtype of the wide weights in memory: fp32 about 9.8 GB, bf16 and fp16 about 5 GB. auto "
-                    "takes the file's own where the device allows, and fp32 on a CPU. Float16 is computed only where "
-                    "it is trusted. int8, scaled fp8 and GGUF files stay as small as they are, and are computed in "
-                    "this dtype. Latents stay float32 in any case.",
+                    "takes the file's own where the device allows (fp16 for bf16 on cards without bf16), and fp32 on a "
+                    "CPU. Float16 is computed only where it is trusted. int8, scaled fp8 and GGUF files stay as small "
+                    "as they are, and are computed in this dtype. Latents stay float32 in any case.",
                 ),
                 io.Combo.Input(
                     "condition_encoder",

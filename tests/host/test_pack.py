@@ -70,8 +70,9 @@ def test_loading_in_part_gives_the_same_song(comfy_checkout, base):
         ("cpu", "float32 float32", "float32 float32", "float32 float32", "float16 float32"),
         ("ampere", "float32 float32", "bfloat16 bfloat16", "float16 float16", "float16 float16"),
         ("turing", "float32 float32", "float16 float16", "float16 float16", "float16 float16"),
-        ("gtx 1660", "float32 float32", "float32 float32", "float32 float32", "float16 float32"),
+        ("gtx 1660", "float32 float32", "bfloat16 float32", "float16 float32", "float16 float32"),
         ("radeon", "float32 float32", "bfloat16 bfloat16", "float16 bfloat16", "float16 bfloat16"),
+        ("rdna2", "float32 float32", "bfloat16 float32", "float16 float32", "float16 float32"),
     ],
 )
 def test_dtypes_are_those_the_card_is_trusted_with(dtypes, card, fp32, bf16, fp16, fp16_chosen):

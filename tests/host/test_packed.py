@@ -26,8 +26,8 @@ def base(tmp_path_factory):
     return base
 
 
-def write_comfy_int8(models):
-    write_state(models / "diffusion_models/int8.safetensors", int8(comfy_dit(STATES))[0])
+def write_comfy_int8(models, states=STATES):
+    write_state(models / "diffusion_models/int8.safetensors", int8(comfy_dit(states))[0])
     return "int8.safetensors", models / "diffusion_models/int8.safetensors"
 
 
@@ -42,11 +42,11 @@ def write_float8(models):
     return "fp8.safetensors", models / "diffusion_models/fp8.safetensors"
 
 
-def write_q4(models):
+def write_q4(models, states=STATES):
     def type_of(name):
         return "F32" if not is_wide(name) else "Q6_K" if "ff.ff.2" in name else "Q4_K"
 
-    write_gguf(models / "diffusion_models/sub/q4.gguf", comfy_dit(STATES), type_of)
+    write_gguf(models / "diffusion_models/sub/q4.gguf", comfy_dit(states), type_of)
     return "sub/q4.gguf", models / "diffusion_models/sub/q4.gguf"
 
 
@@ -65,35 +65,45 @@ def test_packed_file_gives_the_song_of_the_command_line_however_it_is_loaded(
 ):
     choice, path = write(base / "models")
     report = partial_loading(comfy_checkout, base, choice, "latent")
-    assert report["wide"] == [wide] and choice in report["listed"]
+    assert set(report["wide"].values()) == {wide} and choice in report["listed"]
     kept = sum(parameter.nbytes for parameter in load_dit(open_checkpoint(path)).parameters())
     assert report["bytes"] == pytest.approx(kept, rel=0.01)
     assert max(differences(report, base, path, "fp32", tmp_path)) <= 1e-4
 
 
-def write_plain(models):
-    path = write_state(models / "diffusion_models/plain.safetensors", comfy_dit(STATES))
+def write_plain(models, states):
+    path = write_state(models / "diffusion_models/plain.safetensors", comfy_dit(states))
     return path.name, path
 
 
-# What is written -> what ComfyUI runs its wide weights as in float16: those that add to the residual stream are ours.
+# One norm scaled until the gated values after it leave float16's range.
+LARGE = STATES | {
+    "transformer": {
+        name: value * 2.0**9 if name == "transformer_blocks.1.norm2.weight" else value
+        for name, value in STATES["transformer"].items()
+    }
+}
+# What is written -> what ComfyUI runs layers as in float16, and those of them that add to the residual stream.
 FLOAT16 = {
-    "float32": (write_plain, ["Linear of Parameter", "Ranged of Parameter"]),
-    "int8 convrot": (write_comfy_int8, ["Linear of QuantizedTensor", "_PackedLayer of Parameter"]),
-    "GGUF": (write_q4, ["_PackedLayer of Parameter"]),
+    "float32": (write_plain, "Linear of Parameter", "_RangedLayer of Parameter"),
+    "int8 convrot": (write_comfy_int8, "Linear of QuantizedTensor", "_PackedLayer of Parameter"),
+    "GGUF": (write_q4, "_PackedLayer of Parameter", "_PackedLayer of Parameter"),
 }
 
 
-@pytest.mark.parametrize(("write", "wide"), FLOAT16.values(), ids=FLOAT16)
-def test_float16_gives_the_song_of_the_command_line_however_it_is_loaded(comfy_checkout, base, tmp_path, write, wide):
-    choice, path = write(base / "models")
+@pytest.mark.parametrize(("write", "others", "adding"), FLOAT16.values(), ids=FLOAT16)
+def test_float16_gives_the_song_of_the_command_line_however_it_is_loaded(
+    comfy_checkout, base, tmp_path, write, others, adding
+):
+    choice, path = write(base / "models", LARGE)
     report = partial_loading(comfy_checkout, base, choice, "latent", "fp16")
-    assert report["wide"] == wide
+    assert report["wide"] == {"to_qkv": others, "ff_in": others, "to_out": adding, "ff_out": adding}
+    assert report["novram_from_partial"] == report["lazy_from_partial"] == 0
+    size = load_file(base / "whole.safetensors")["samples"].abs().max()
+    assert size > torch.finfo(torch.float16).max
     # About float16's own error: ComfyUI's int8 layers round elsewhere than ours, and where memory is short the two
     # branches of guidance run one after the other, in products of other shapes.
-    partial, novram, lazy, command_line = differences(report, base, path, "fp16", tmp_path)
-    assert partial == novram == lazy <= 2e-2
-    assert command_line <= 1e-2
+    assert max(differences(report, base, path, "fp16", tmp_path)) <= 5e-3 * size
 
 
 def differences(report, base, path, dtype, tmp_path):

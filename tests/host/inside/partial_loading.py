@@ -1,7 +1,7 @@
 """Run inside ComfyUI's own interpreter: loading in part, and loading as dynamic VRAM does, on a CPU.
 
 usage: python partial_loading.py BASE PACK CHECKPOINT audio|latent DTYPE (current folder: ComfyUI). Prints one JSON
-object, and leaves the latent in BASE/whole.safetensors. DTYPE is the loader's; a half precision is computed in.
+object, and leaves the latent in BASE/whole.safetensors. DTYPE is the loader's, and for fp16 and bf16 the products' too.
 """
 
 import asyncio
@@ -63,8 +63,8 @@ def main() -> dict:
     report["whole_offloaded"] = whole[0]
     save_file({"samples": whole[1].contiguous()}, f"{base}/whole.safetensors")
     block = model.module.transformer.transformer_blocks[0]
-    wide = (block.attn.to_qkv, block.attn.to_out, block.ff_in, block.ff_out)
-    report["wide"] = sorted({f"{type(layer).__name__} of {type(layer.weight).__name__}" for layer in wide})
+    wide = {"to_qkv": block.attn.to_qkv, "to_out": block.attn.to_out, "ff_in": block.ff_in, "ff_out": block.ff_out}
+    report["wide"] = {name: f"{type(layer).__name__} of {type(layer.weight).__name__}" for name, layer in wide.items()}
     inputs = nodes.NODE_CLASS_MAPPINGS["MM3LoadCheckpoint"].GET_SCHEMA().inputs
     report["listed"] = next(field.options for field in inputs if field.id == "checkpoint")
     report["bytes"] = model.patcher.model_size()
@@ -96,12 +96,14 @@ def main() -> dict:
     none_model, none_vocoder = load()
     none = song(none_model, none_vocoder, conditioning)
     report |= {"novram_difference": difference(whole, none), "novram_offloaded": none[0]}
+    report["novram_from_partial"] = difference(partial, none)
 
     # Dynamic VRAM builds layers without storage and hands them the weights.
     comfy.memory_management.aimdo_enabled = True
     lazy_model, lazy_vocoder = load()
     comfy.memory_management.aimdo_enabled = False
-    report["lazy_difference"] = difference(whole, song(lazy_model, lazy_vocoder, conditioning))
+    lazy = song(lazy_model, lazy_vocoder, conditioning)
+    report |= {"lazy_difference": difference(whole, lazy), "lazy_from_partial": difference(partial, lazy)}
     layers = dict(model.module.named_modules())
     plain = [name for name, layer in layers.items() if type(layer).__module__.startswith("torch.nn.modules")]
     report["plain_layers"] = [name for name in plain if list(layers[name].parameters(recurse=False))]
