@@ -43,35 +43,40 @@ def core() -> Figures | None:
     return measure(comfy_python(path), str(HERE / "core_forward.py"), str(HERE.parent), *flags, folder=path)
 
 
-def row(what: str, first: float, second: float, unit: str) -> None:
-    print(f"| {what} | {first / second:.3f} | {first:.4g} : {second:.4g} {unit} |", flush=True)
+def row(what: str, ratio: float, detail: str) -> None:
+    print(f"| {what} | {ratio:.3f} | {detail} |", flush=True)
 
 
-def peaks(what: str, first: Figures, second: Figures) -> None:
-    row(f"{what}, peak memory", first["peak"] / 2**20, second["peak"] / 2**20, "MiB")
+def time_row(what: str, first: float, second: float) -> None:
+    row(what, first / second, f"{first:.4g} : {second:.4g} s")
 
 
-def against_diffusers() -> None:
-    """Rows of the cases that have a counterpart in diffusers; times side by side, memory in fresh processes."""
-    for name, what, floor in (
-        ("forward", "step of a guided window, full width, 2 layers", "the matrix products of its blocks alone"),
-        ("solve", "30 guided steps of 2 s, full width, 1 layer", ""),
-        ("load", "loading 1.2 GB of float32", "reading the file"),
-    ):
-        times = case(name)
-        row(f"{what} : diffusers", times["mm3"], times["diffusers"], "s")
-        if floor:
-            row(f"the same : {floor}", times["mm3"], times["floor"], "s")
-        if name == "forward" and (cores := core()):
-            row("the same : ComfyUI's own model", cores["mm3"], cores["core"], "s")
-        peaks(f"{what} : diffusers", case(name, "mm3"), case(name, "diffusers"))
+def memory_row(what: str, first: Figures, second: Figures, ratio_of: str) -> None:
+    """`ratio_of` is "added", what a call adds to what was held, or "peak", the whole process."""
+    figures = [f"{one[key] / 2**20:.0f}" for key in ("added", "peak") for one in (first, second)]
+    row(what, first[ratio_of] / second[ratio_of], "added {} : {}, in all {} : {} MiB".format(*figures))
+
+
+def against_diffusers(name: str, what: str, floor: str = "") -> None:
+    """Times side by side, the memory of each in a process of its own."""
+    times = case(name)
+    time_row(what, times["mm3"], times["diffusers"])
+    if floor:
+        time_row(f"the same : {floor}", times["mm3"], times["floor"])
+    memory_row(f"{what}, memory", case(name, "mm3"), case(name, "diffusers"), "added")
+
+
+def against_core() -> None:
+    times = core()
+    if times is not None:
+        time_row("step of a guided window : ComfyUI's own model", times["mm3"], times["core"])
 
 
 def longer(name: str, short: str, long: str, what: str, each: float) -> None:
-    """Rows of a long run beside a short one; `each` is how many times longer it is."""
+    """A long run beside a short one; `each` is how many times longer it is."""
     first, second = case(name, long), case(name, short)
-    row(f"{what}, time for each", first["seconds"] / each, second["seconds"], "s")
-    peaks(what, first, second)
+    time_row(f"{what}, time for each", first["seconds"] / each, second["seconds"])
+    memory_row(f"{what}, memory in all", first, second, "peak")
 
 
 def main() -> None:
@@ -81,10 +86,15 @@ def main() -> None:
         f"{torch.cuda.get_device_name() if torch.cuda.is_available() else where}, torch {torch.__version__}, float32\n"
     )
     print("| What | Ratio | Figures |\n|---|---|---|")
-    against_diffusers()
-    mm3, diffusers = case("decode", "mm3"), case("decode", "diffusers")
-    row("decoding 8 s, full width : diffusers in one piece", mm3["seconds"], diffusers["seconds"], "s")
-    peaks("decoding 8 s, full width : diffusers in one piece", mm3, diffusers)
+    against_diffusers(
+        "forward", "step of a guided window, full width, 2 layers : diffusers", "its blocks' matrix products alone"
+    )
+    against_core()
+    against_diffusers("solve", "30 guided steps of 1 s, full width, 1 layer : diffusers, branch by branch")
+    against_diffusers(
+        "load", "loading 1.2 GB and reading every value : diffusers, which maps the file", "reading the bytes"
+    )
+    against_diffusers("decode", "decoding 8 s, full width : diffusers, in one piece")
     longer("decode narrow", "8 s", "360 s", "decoding 360 s : 8 s, narrow decoder", 360 / 8)
     longer("windows", "3", "89", "solving 89 windows : 3, narrow transformer", 89 / 3)
     if "--long" in sys.argv:

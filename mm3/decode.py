@@ -24,7 +24,7 @@ def decode(
     Args:
         vocoder: On `device`.
         latent: Any device; moved tile by tile and row by row.
-        tile: Latent steps decoded at once, besides their context.
+        tile: Latent steps decoded at once at most, besides their context.
         on_tile: Called with (tiles done, tiles in all); raising from it ends the decoding.
 
     Raises:
@@ -35,11 +35,14 @@ def decode(
     batch, _, length = latent.shape
     hop, context = vocoder.config.hop, vocoder.config.context
     audio = torch.empty(batch, 2, length * hop)
+    # Pieces of one length: kernels are set up once, and memory that one piece leaves fits the next.
+    tile = -(-length // max(1, -(-length // tile))) or tile
+    span = min(tile + 2 * context, length)
     places = [(row, start) for row in range(batch) for start in range(0, length, tile)]
     for done, (row, start) in enumerate(places, start=1):
         end = min(start + tile, length)
-        left = max(0, start - context)
-        piece = latent[row : row + 1, :, left : min(end + context, length)]
+        left = min(max(0, start - context), length - span)
+        piece = latent[row : row + 1, :, left : left + span]
         samples = vocoder(piece.to(device=device, dtype=torch.float32))[0]
         samples = samples[:, (start - left) * hop : (end - left) * hop]
         audio[row, :, start * hop : end * hop] = samples.clamp(-1.0, 1.0)

@@ -35,7 +35,7 @@ class ResidualUnit(nn.Module):
         self.conv2 = operations.Conv1d(dim, dim, 1, **options)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+        return self.conv2(self.snake2(self.conv1(self.snake1(x)))).add_(x)
 
 
 class DecoderBlock(nn.Module):

@@ -42,6 +42,21 @@ def test_tiles_of_any_size_equal_one_piece(vocoder, latent, one_shot, tile):
     assert (decode(vocoder, latent, tile=tile) - one_shot).abs().max() <= 1e-6
 
 
+@pytest.mark.parametrize(("tile", "tiles"), [(7, 7), (20, 3), (22, 3), (23, 2), (44, 2), (45, 1), (10_000, 1)])
+def test_pieces_are_as_few_as_the_tile_allows_and_of_one_length(vocoder, latent, tile, tiles):
+    lengths, counts = [], []
+    hook = vocoder.register_forward_hook(lambda _, given, __: lengths.append(given[0].shape[-1]))
+    decode(vocoder, latent, tile=tile, on_tile=lambda done, total: counts.append((done, total)))
+    hook.remove()
+    assert counts == [(done, tiles) for done in range(1, tiles + 1)]
+    assert len(lengths) == tiles and len(set(lengths)) == 1
+    assert lengths[0] <= tile + 2 * vocoder.config.context
+
+
+def test_no_latent_steps_are_no_samples(vocoder, latent):
+    assert decode(vocoder, latent[..., :0]).shape == (1, 2, 0)
+
+
 def test_tiles_of_a_single_step_equal_one_piece(vocoder, latent):
     piece = latent[..., :25]
     assert (decode(vocoder, piece, tile=1) - vocoder(piece)).abs().max() <= 1e-6
