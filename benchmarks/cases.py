@@ -205,7 +205,7 @@ CASES: dict[str, Case] = {
     "decode wide": {"8 s": decoding(8, VocoderConfig()), "360 s": decoding(360, VocoderConfig())},
     "windows": {"3": solving(3), "89": solving(89)},
 }
-REPEATS = {"forward": 3, "solve": 2, "load": 3, "decode": 1}
+REPEATS = {"forward": 3, "solve": 1, "load": 2, "decode": 1}
 SCRATCH = tempfile.TemporaryDirectory()
 
 
