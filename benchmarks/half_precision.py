@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from diffusers.models import MiniMaxMusic3Transformer1DModel as Reference
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from oracles import reference_transformer  # noqa: E402
 
 from mm3 import MiniMaxMusic3Transformer1DModel, TransformerConfig, remap_transformer_state  # noqa: E402
 from mm3.flow import guided, solve  # noqa: E402
@@ -27,26 +29,16 @@ DTYPES = (torch.bfloat16, torch.float16)
 State = dict[str, Tensor]
 
 
-def reference() -> Reference:
-    return Reference(
-        condition_dim=CONFIG.condition_channels,
-        num_layers=CONFIG.depth,
-        num_attention_heads=CONFIG.heads,
-        ff_inner_dim=CONFIG.ff_width,
-        fourier_embedding_dim=CONFIG.fourier_features,
-    ).eval()
-
-
 def torch_init(seed: int) -> State:
     torch.manual_seed(seed)
-    return reference().state_dict()
+    return reference_transformer(CONFIG).state_dict()
 
 
 def unit_gain(seed: int) -> State:
     """Every matrix keeps the size of what it multiplies: larger branches than torch's initialisation makes."""
     generator = torch.Generator().manual_seed(seed)
     state = {}
-    for name, parameter in reference().state_dict().items():
+    for name, parameter in reference_transformer(CONFIG).state_dict().items():
         values = torch.randn(parameter.shape, generator=generator)
         if parameter.ndim > 1:
             state[name] = values * parameter[0].numel() ** -0.5
@@ -62,7 +54,7 @@ def ours(state: State, dtype: torch.dtype) -> Callable[..., Tensor]:
 
 
 def whole(state: State, dtype: torch.dtype) -> Callable[..., Tensor]:
-    model = reference()
+    model = reference_transformer(CONFIG)
     model.load_state_dict(state)
     torch.nn.Module.to(model, dtype)  # diffusers' own warns that it may change what stays in float32: nothing does
 

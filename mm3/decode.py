@@ -36,7 +36,8 @@ def decode(
     hop, context = vocoder.config.hop, vocoder.config.context
     audio = torch.empty(batch, 2, length * hop)
     # Pieces of one length: kernels are set up once, and memory that one piece leaves fits the next.
-    tile = -(-length // max(1, -(-length // tile))) or tile
+    tiles = -(-length // tile)
+    tile = -(-length // tiles) if tiles else tile
     span = min(tile + 2 * context, length)
     places = [(row, start) for row in range(batch) for start in range(0, length, tile)]
     for done, (row, start) in enumerate(places, start=1):

@@ -6,7 +6,6 @@ from diffusers import FlowMatchEulerDiscreteScheduler
 from diffusers.guiders import ClassifierFreeGuidance
 from diffusers.models import (
     MiniMaxMusic3ConditionEncoder,
-    MiniMaxMusic3Transformer1DModel,
     MiniMaxMusic3Vocoder,
 )
 from diffusers.modular_pipelines.minimax_music3.before_denoise import MiniMaxMusic3PrepareChunksStep
@@ -17,6 +16,7 @@ from diffusers.modular_pipelines.minimax_music3.denoise import (
 )
 from diffusers.modular_pipelines.minimax_music3.modular_pipeline import MiniMaxMusic3ModularPipeline
 from diffusers.modular_pipelines.modular_pipeline import PipelineState, SequentialPipelineBlocks
+from oracles import reference_transformer
 
 from mm3 import decode, encode_song, solve_song
 from mm3.demo import CONDITION_ENCODER, TRANSFORMER, VOCODER, demo_hidden, official_states
@@ -55,14 +55,7 @@ def reference():
     encoder = MiniMaxMusic3ConditionEncoder(
         condition_hidden_dim=CONDITION_ENCODER.hidden_width, out_dim=CONDITION_ENCODER.condition_channels
     )
-    transformer = MiniMaxMusic3Transformer1DModel(
-        in_channels=TRANSFORMER.latent_channels,
-        condition_dim=TRANSFORMER.condition_channels,
-        num_layers=TRANSFORMER.depth,
-        num_attention_heads=TRANSFORMER.heads,
-        ff_inner_dim=TRANSFORMER.ff_width,
-        fourier_embedding_dim=TRANSFORMER.fourier_features,
-    )
+    transformer = reference_transformer(TRANSFORMER)
     vocoder = MiniMaxMusic3Vocoder(decoder_input_dim=VOCODER.input_width, decoder_hidden_dim=VOCODER.width)
     components = {"condition_encoder": encoder, "transformer": transformer, "vocoder": vocoder}
     for name, module in components.items():

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from diffusers.models import MiniMaxMusic3Transformer1DModel as Reference
 from gguf_writers import write_gguf
 from layout_writers import comfy_dit, write_state
+from oracles import reference_transformer
 from quant_writers import WIDE_TRANSFORMER, int8, is_wide
 from torch.nn.functional import linear
 
@@ -117,14 +117,7 @@ def test_a_namespace_without_a_ranged_layer_still_computes():
 @pytest.fixture(scope="module")
 def reference():
     torch.manual_seed(0)
-    return Reference(
-        in_channels=CONFIG.latent_channels,
-        condition_dim=CONFIG.condition_channels,
-        num_layers=CONFIG.depth,
-        num_attention_heads=CONFIG.heads,
-        ff_inner_dim=CONFIG.ff_width,
-        fourier_embedding_dim=CONFIG.fourier_features,
-    ).eval()
+    return reference_transformer(CONFIG)
 
 
 def loaded(state, dtype):
@@ -136,7 +129,7 @@ def loaded(state, dtype):
 @pytest.mark.parametrize("layer", ["attn.to_out.0", "ff_in", "ff_out"])
 def test_one_layer_scaled_until_plain_float16_is_infinite_does_not_overflow(layer, reference):
     state = {name: value.half().float() for name, value in reference.state_dict().items()}
-    plain = Reference.from_config(reference.config).half().eval()
+    plain = reference_transformer(CONFIG).half()
     x, t, condition = randn(2, 128, 20), torch.tensor([0.25, 0.5]), randn(2, 32, 20, seed=1)
     inputs = (x.half(), t.half(), condition.mT.half())
     plain.load_state_dict(state)

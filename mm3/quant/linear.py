@@ -35,9 +35,10 @@ class PackedLinear(nn.Module):
         """The layer's output, with `values` on the device of `x`."""
         scale = None if self.scale is None else self.scale.to(x.device)
         weight = self.packing.unpack(values, scale, torch.float16 if self.ranged else x.dtype)
-        if self.ranged:
-            return ranged_linear(x, weight, None if bias is None else bias.to(x.device, torch.float32))
-        return linear(x, weight, None if bias is None else bias.to(x))
+        multiply = ranged_linear if self.ranged else linear
+        return multiply(
+            x, weight, None if bias is None else bias.to(x.device, torch.float32 if self.ranged else x.dtype)
+        )
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {self.packing}"
