@@ -224,16 +224,17 @@ def show(node_id: str | None, text: str) -> None:
         PromptServer.instance.send_progress_text(text, node_id)
 
 
-def checkpoint_choices(folders: tuple[str, ...], component: str) -> list[str]:
-    """Files of the model folders, and component folders under `diffusers`, that hold a component.
+def checkpoint_choices(folders: tuple[str, ...], *components: str) -> list[list[str]]:
+    """For each component, the files of the model folders, and component folders under `diffusers`, that hold it.
 
     Folders end in a slash. The first of two files with the same name counts.
     """
     names = dict.fromkeys(
         name for folder in folders for name in [*folder_paths.get_filename_list(folder), *_gguf_files(folder)]
     )
-    files = [name for name in names if (path := _file_path(folders, name)) and component in peek(path)]
-    return files + [f"{name}/" for name, path in _component_folders() if component in peek(path)]
+    held = {name: peek(path) for name in names if (path := _file_path(folders, name))}
+    held |= {f"{name}/": peek(path) for name, path in _component_folders()}
+    return [[name for name, found in held.items() if component in found] for component in components]
 
 
 def _gguf_files(folder: str) -> list[str]:

@@ -16,6 +16,8 @@ _FROM_CHECKPOINT = "from checkpoint"
 class LoadCheckpoint(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
+        transformers, encoders = host.checkpoint_choices(_DIT_FOLDERS, "transformer", "condition_encoder")
+        (vocoders,) = host.checkpoint_choices(_VOCODER_FOLDERS, "vocoder")
         return io.Schema(
             node_id="MM3LoadCheckpoint",
             display_name="MM3 Load Checkpoint",
@@ -26,14 +28,14 @@ class LoadCheckpoint(io.ComfyNode):
             inputs=[
                 io.Combo.Input(
                     "checkpoint",
-                    options=host.checkpoint_choices(_DIT_FOLDERS, "transformer"),
+                    options=transformers,
                     tooltip="DiT file in models/diffusion_models (minimax_music3_dit_*.safetensors, "
                     "flowmatching_vae.pth), or a whole model folder in models/diffusers (ends in a slash). Only files "
                     "that hold this model are listed; press R after adding one.",
                 ),
                 io.Combo.Input(
                     "vocoder",
-                    options=host.checkpoint_choices(_VOCODER_FOLDERS, "vocoder"),
+                    options=vocoders,
                     tooltip="Vocoder file in models/vae (minimax_music3_dav.safetensors, dav.pth), or a model folder "
                     "in models/diffusers. Always computed in float32.",
                 ),
@@ -48,10 +50,7 @@ class LoadCheckpoint(io.ComfyNode):
                 ),
                 io.Combo.Input(
                     "condition_encoder",
-                    options=[
-                        _FROM_CHECKPOINT,
-                        *host.checkpoint_choices(_DIT_FOLDERS, "condition_encoder"),
-                    ],
+                    options=[_FROM_CHECKPOINT, *encoders],
                     default=_FROM_CHECKPOINT,
                     optional=True,
                     tooltip="Where the condition encoder is: in the checkpoint itself, as in the Comfy-Org files and "
